@@ -7,7 +7,7 @@ const jwt = (payload: unknown, mark = '') => `${encode({ alg: 'none' })}.${encod
 
 const SECOND = 1000;
 
-/** A source whose clock stands still unless moved, and whose service issues tokens of `life` seconds. */
+/** Creates a token source with a clock that only the test moves, and a service whose tokens last `life` seconds. */
 function playTokens(life: number | undefined, defaultSeconds = 300) {
   const clock = { now: 1_700_000_000 * SECOND };
   const asked: string[] = [];
@@ -24,8 +24,8 @@ function playTokens(life: number | undefined, defaultSeconds = 300) {
   return { source, clock, asked };
 }
 
-describe('a token', () => {
-  it('is fetched once for all who wait, and kept', async () => {
+describe('an access token', () => {
+  it('is fetched once for concurrent callers, and then cached', async () => {
     const { source, asked } = playTokens(600);
     const tokens = await Promise.all([source.get(), source.get(), source.get()]);
     expect(new Set(tokens)).toEqual(new Set(asked));
@@ -37,7 +37,7 @@ describe('a token', () => {
     { life: 600, usedFor: 540 },
     { life: 20, usedFor: 18 },
     { life: 86_400, usedFor: 86_340 },
-  ])('is renewed ahead of its end: one of $life s after $usedFor s', async ({ life, usedFor }) => {
+  ])('is renewed before it expires: with a life of $life s after $usedFor s', async ({ life, usedFor }) => {
     const { source, clock, asked } = playTokens(life);
     await source.get();
     clock.now += usedFor * SECOND - 1;
@@ -46,7 +46,7 @@ describe('a token', () => {
     expect(await source.get()).toBe(asked[1]);
   });
 
-  it('that does not say when it ends lives as long as configured', async () => {
+  it('is kept for the configured time when it names no expiry', async () => {
     const { source, clock, asked } = playTokens(undefined, 100);
     await source.get();
     clock.now += 89 * SECOND;
@@ -57,7 +57,7 @@ describe('a token', () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('that is over when it arrives, because the clocks differ, is not fetched again for every request', async () => {
+  it('is not fetched for every request when it arrives expired because clocks differ', async () => {
     const { source, clock, asked } = playTokens(-3600, 100);
     await source.get();
     await source.get();
@@ -67,13 +67,13 @@ describe('a token', () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('the service refused is not used again', async () => {
+  it('is not used again after the service has refused it', async () => {
     const { source, asked } = playTokens(600);
     source.refuse(await source.get());
     expect(await source.get()).toBe(asked[1]);
   });
 
-  it('that was replaced already can be refused without effect', async () => {
+  it('is kept when a caller refuses the token that it replaced', async () => {
     const { source, asked } = playTokens(600);
     const old = await source.get();
     source.refuse(old);
@@ -83,7 +83,7 @@ describe('a token', () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('refused by many at once is renewed once', async () => {
+  it('is renewed once when many callers refuse the same token', async () => {
     const { source, asked } = playTokens(600);
     const old = await source.get();
     const renew = async () => {
@@ -95,7 +95,7 @@ describe('a token', () => {
     expect(asked).toHaveLength(2);
   });
 
-  it('that could not be fetched is an error for all who wait, and is tried again by the next', async () => {
+  it('fails all waiting callers when fetching fails, and is fetched again for the next caller', async () => {
     let calls = 0;
     const source = createTokenSource({
       defaultSeconds: 300,
@@ -111,7 +111,7 @@ describe('a token', () => {
   });
 });
 
-describe('the end of a token', () => {
+describe('the expiry of an access token', () => {
   it('is its `exp`, in milliseconds', () => {
     expect(readExpiry(jwt({ exp: 1_700_000_000 }))).toBe(1_700_000_000_000);
   });
@@ -122,26 +122,26 @@ describe('the end of a token', () => {
     ['a payload that is no object', jwt(null)],
     ['a payload that is not JSON', 'a.b.c'],
     ['one part', 'opaque'],
-    ['nothing', ''],
-  ])('is unknown with %s', (_, token) => {
+    ['no text', ''],
+  ])('is unknown for a token with %s', (_, token) => {
     expect(readExpiry(token)).toBeUndefined();
   });
 });
 
-describe('Retry-After', () => {
+describe('a Retry-After header', () => {
   const now = Date.parse('2025-11-20T12:00:00Z');
 
   it.each<[string, string | string[] | undefined, number | undefined]>([
     ['seconds', '2', 2000],
     ['parts of a second', ' 0.5 ', 500],
-    ['none to wait', '0', 0],
+    ['zero seconds', '0', 0],
     ['a date', 'Thu, 20 Nov 2025 12:00:30 GMT', 30_000],
     ['a date that is past', 'Thu, 20 Nov 2025 11:00:00 GMT', 0],
     ['the first of several', ['3', '9'], 3000],
-    ['absence', undefined, undefined],
-    ['nothing', ' ', undefined],
-    ['garbage', 'a little while', undefined],
-  ])('as %s', (_, header, wanted) => {
+    ['no header', undefined, undefined],
+    ['a blank', ' ', undefined],
+    ['a text without a time', 'a little while', undefined],
+  ])('is converted to milliseconds if it names a time: %s', (_, header, wanted) => {
     expect(readRetryAfter(header, now)).toBe(wanted);
   });
 });

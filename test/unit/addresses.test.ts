@@ -1,4 +1,4 @@
-// Addresses that are understood, and those of PostgreSQL that are refused. Those of Redis that are refused: test/e2e/redis.test.ts.
+// Parsing of addresses. test/e2e/redis.test.ts runs the program with refused Redis addresses.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -28,7 +28,7 @@ const file = (name: string, text: string, mode = 0o600) => {
 };
 const PEM = '-----BEGIN CERTIFICATE-----\n';
 
-describe('PostgreSQL address: taken apart', () => {
+describe('a PostgreSQL address', () => {
   it.each([
     ['postgres://u:p@db/campus', { host: 'db', port: 5432, user: 'u', password: 'p', database: 'campus' }],
     ['postgresql://u@db:6543/campus', { port: 6543, password: undefined }],
@@ -37,10 +37,10 @@ describe('PostgreSQL address: taken apart', () => {
     ['postgres://u@[::1]:5433/campus', { host: '::1', port: 5433 }],
     ['postgres://u@%2Frun%2Fpostgresql/campus', { host: '/run/postgresql', port: 5432 }],
     ['postgres://u@db/Campus%20mirror', { database: 'Campus mirror' }],
-  ])('%s', (text, parts) => expect(parsePostgresAddress(text)).toMatchObject(parts));
+  ])('is parsed: %s', (text, parts) => expect(parsePostgresAddress(text)).toMatchObject(parts));
 });
 
-describe('PostgreSQL address: refused, without its password', () => {
+describe('a faulty PostgreSQL address', () => {
   it.each([
     ['mysql://u:s3cret@db/campus', 'not a PostgreSQL address'],
     ['db.campus.example', 'not a PostgreSQL address'],
@@ -72,14 +72,14 @@ describe('PostgreSQL address: refused, without its password', () => {
       `postgres://u:s3cret@db/campus?sslmode=require&sslcert=${file('cert', PEM)}&sslkey=${file('key', PEM, 0o644)}`,
       'can be read by every user of this machine; run chmod 600 on it',
     ],
-  ])('%s', (text, fault) => {
+  ])('is refused without showing its password: %s', (text, fault) => {
     expect(() => parsePostgresAddress(text)).toThrow(fault);
     const said = faultOf(text).replaceAll(folder, ''); // its random name may have s3 in it
     expect(said).not.toMatch(/s3|cret@/);
   });
 });
 
-describe('PostgreSQL address: unencrypted, and to another machine', () => {
+describe('the check for an unencrypted PostgreSQL address of another machine', () => {
   it.each([
     ['postgres://u@db.campus.example/campus', true],
     ['postgres://u@db.campus.example/campus?sslmode=require', false],
@@ -88,10 +88,12 @@ describe('PostgreSQL address: unencrypted, and to another machine', () => {
     ['postgres://u@127.0.0.2/campus', false],
     ['postgres://u@[::1]/campus', false],
     ['postgres://u@%2Frun%2Fpostgresql/campus', false],
-  ])('%s: %s', (text, expected) => expect(isUnencryptedRemote(parsePostgresAddress(text))).toBe(expected));
+  ])('judges %s: %s', (text, expected) =>
+    expect(isUnencryptedRemote(parsePostgresAddress(text))).toBe(expected),
+  );
 });
 
-describe('Redis address', () => {
+describe('a Redis address', () => {
   it.each([
     ['redis://cache', { kind: 'server', nodes: [{ host: 'cache', port: 6379 }], database: 0, tls: false }],
     [
@@ -113,7 +115,7 @@ describe('Redis address', () => {
       },
     ],
     ['rediss+cluster://a:7001,b:7002/', { kind: 'cluster', tls: { rejectUnauthorized: true }, database: 0 }],
-  ])('%s', (address, parts) => {
+  ])('is parsed: %s', (address, parts) => {
     expect(parseRedisAddress(address)).toMatchObject(parts);
   });
 
@@ -129,7 +131,7 @@ describe('Redis address', () => {
     ['rediss://cache?sslmode=verify-ca', 'needs sslrootcert'],
     ['redis+sentinel://a/', 'does not name the primary'],
     ['http://cache:6379', 'not a Redis address'],
-  ])('%s is refused: %s, without its password', (address, fault) => {
+  ])('is refused without showing its password: %s (%s)', (address, fault) => {
     expect(() => parseRedisAddress(address)).toThrow(fault);
     expect(() => parseRedisAddress(address)).not.toThrow(/a#b|a\?b/);
   });

@@ -30,8 +30,8 @@ const NOTICE = { id: 'msg_1', organization: { id: '42', service: 'https://api.ex
 
 const mailOf = (notice: Notice) => documentToMail(toDocument(notice), 'UTC');
 
-describe('forms of an alert', () => {
-  it('alerts: JSON has everything, with its version', () => {
+describe('an alert message', () => {
+  it('is complete in JSON, with the version of the format', () => {
     expect(JSON.parse(JSON.stringify(toJsonBody(NOTICE)))).toEqual({
       version: 1,
       organization: { id: '42', service: 'https://api.example' },
@@ -39,7 +39,7 @@ describe('forms of an alert', () => {
     });
   });
 
-  it('alerts: Slack gets a text and blocks, with its three characters escaped', () => {
+  it('has at most 50 blocks for Slack, with &, < and > escaped', () => {
     const { text, blocks } = toSlackBody(NOTICE);
     expect(text).toBe('slotsync: 3 objects of &lt;rooms&gt; &amp; *halls* drift');
     expect(blocks[0]).toEqual({
@@ -54,7 +54,7 @@ describe('forms of an alert', () => {
     expect(JSON.stringify(many)).toContain('and 20 more');
   });
 
-  it('alerts: Teams gets an Adaptive Card in a message, of texts without markup', () => {
+  it('is an Adaptive Card for Teams, without markup and below 28 kB', () => {
     const { type, attachments } = toTeamsBody(NOTICE);
     expect(type).toBe('message');
     const [{ contentType, content } = { contentType: '', content: undefined }] = attachments;
@@ -70,14 +70,14 @@ describe('forms of an alert', () => {
     expect(bytes).toBeLessThan(28_000);
   });
 
-  it('alerts: a mail is text, and HTML in which values are escaped', () => {
+  it('is text and HTML in a mail, with values escaped in the HTML', () => {
     const { text, html } = mailOf(NOTICE);
     expect(text).toContain('- 3 objects of <rooms> & *halls* drift\n    Not as');
     expect(text).toContain('    → slotsync verify rooms');
     expect(html).toContain('3 objects of &lt;rooms&gt; &amp; *halls* drift</b>');
   });
 
-  it('alerts: a value is part of its line in every form, also in the subject', () => {
+  it('keeps each value within its line, in every form and in the subject', () => {
     const awkward = (name: string) => ({
       id: 'msg_1',
       organization: { id: name, service: name },
@@ -95,13 +95,13 @@ describe('forms of an alert', () => {
     expect(subjectOf(awkward(AWKWARD))).toContain(String.raw`a|b\nNothing needs a person.\u000d`);
   });
 
-  it('alerts: the subject is the alert, or how many there are', () => {
+  it('has the title of its only alert as subject, or the number of its alerts', () => {
     const over = { ...ALERT, event: 'recovered' } as const;
     expect(subjectOf(NOTICE)).toBe(ALERT.title);
     expect(subjectOf({ ...NOTICE, alerts: [ALERT, ALERT, over] })).toBe('2 alerts, 1 over');
   });
 
-  it('alerts: the signature is that of the specification of Standard Webhooks', () => {
+  it('is signed as Standard Webhooks specifies', () => {
     const headers = sign({ id: 'msg_1', body: '{"a":1}' }, SECRET, 1_700_000_000_999);
     expect(headers).toMatchObject({ 'webhook-id': 'msg_1', 'webhook-timestamp': '1700000000' });
     expect(() => verifyStandardWebhook(headers, '{"a":1}', SECRET, 1_700_000_100)).not.toThrow();
@@ -111,8 +111,8 @@ describe('forms of an alert', () => {
     expect(() => verifyStandardWebhook(other, '{"a":1}', SECRET, 1_700_000_100)).toThrow('no signature');
   });
 
-  it('alerts: the verification of these tests takes the example of the specification’s authors', () => {
-    // That of the tests of their libraries.
+  it('is verified by these tests as the example of the authors of Standard Webhooks', () => {
+    // The example stands in the tests of the libraries of Standard Webhooks.
     const headers = {
       'webhook-id': 'msg_p5jXN8AQM9LWM0D4loKWxJek',
       'webhook-timestamp': '1614265330',
@@ -123,10 +123,10 @@ describe('forms of an alert', () => {
   });
 });
 
-describe('the page about alerts', () => {
+describe('docs/alerts.md', () => {
   const page = readFileSync(new URL('../../docs/alerts.md', import.meta.url), 'utf8');
 
-  it('alerts: the code it shows to receivers takes what is signed, and nothing else', async () => {
+  it('shows code for receivers that accepts only what slotsync has signed', async () => {
     const [, code = ''] = /```js\n([^]*?)```/.exec(page) ?? [];
     const module = (await import(/* @vite-ignore */ `data:text/javascript,${encodeURIComponent(code)}`)) as {
       isFromSlotsync: (headers: object, body: string, secret: string, now?: number) => boolean;
@@ -142,7 +142,7 @@ describe('the page about alerts', () => {
     expect(verify({}, body, SECRET)).toBe(false);
   });
 
-  it('alerts: the body it shows has the keys that are sent', () => {
+  it('shows a body with exactly the keys that are sent', () => {
     const [, shown = ''] = /```json\n([^]*?)```/.exec(page) ?? [];
     const body = toJsonBody(NOTICE);
     const { alerts, ...rest } = JSON.parse(shown) as typeof body;
@@ -163,7 +163,7 @@ describe('the address of a mail server', () => {
       { host: 'mail.example', port: 25, encryption: 'none', credentials: undefined },
     ],
     ['smtp://u:p@127.0.0.1:2525?tls=none', { encryption: 'none' }],
-  ])('%s is read', (url, expected) => {
+  ])('is parsed: %s', (url, expected) => {
     expect(parseSmtpAddress(url)).toMatchObject(expected);
   });
 
@@ -176,7 +176,7 @@ describe('the address of a mail server', () => {
     ['smtps://mail.example?tls=none', /always encrypted/],
     ['smtp://mail.example?pool=true', /parameter/],
     ['smtp://u:s3c%ret@mail.example', /%25/],
-  ])('%s is refused, without its password', (url, fault) => {
+  ])('is refused without showing its password: %s', (url, fault) => {
     expect(() => parseSmtpAddress(url)).toThrow(fault);
     expect(() => parseSmtpAddress(url)).not.toThrow('s3c');
   });

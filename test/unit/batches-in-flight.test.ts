@@ -1,8 +1,8 @@
-// How many batches are worked at once.
+// Number of batches that a process works at once.
 import { expect, it } from 'vitest';
 import { createBatchesInFlight, nextInFlight } from '../../src/queue/batches-in-flight.js';
 
-/** The number for each process, when batches wait as long as `waitMs` says for the batches of all processes. */
+/** Returns the number that each process settles at, if `waitMs` is the wait for the batches of all processes. */
 function settle(
   waitMs: (inFlight: number) => number,
   { keys = 100, requests = 1, processes = 1 } = {},
@@ -18,7 +18,7 @@ function settle(
   return inFlight;
 }
 
-/** Little's law: a batch of one request is prepared and settled for this long; 20 slots a second. */
+/** Wait after Little's law: each batch sends one request, is prepared and settled in `busyMs`, and 20 slots come each second. */
 const waitFor = (busyMs: number) => (inFlight: number) => Math.max(0, inFlight * 50 - busyMs);
 
 it.each([
@@ -30,18 +30,21 @@ it.each([
   ['near, more processes than the quota needs', 300, 16, 2],
   ['a second away, eight processes', 1000, 8, 6],
   ['so far that no number is enough, eight processes', 10_000, 8, 6],
-])('databases %s: a batch always waits for its slot, and none for long', (_, busyMs, processes, expected) => {
-  expect(settle(waitFor(busyMs), { processes })).toBe(expected);
-});
+])(
+  'the number of batches in flight settles at a short wait for slots: databases %s',
+  (_, busyMs, processes, expected) => {
+    expect(settle(waitFor(busyMs), { processes })).toBe(expected);
+  },
+);
 
-it('shrinks again when batches wait so long that their readings grow old', () => {
+it('the number of batches in flight shrinks when batches wait until their readings grow old', () => {
   expect(nextInFlight(40, { waitMs: 5000, keys: 100, requests: 1, processes: 1 }).inFlight).toBe(39);
   expect(settle(() => 5000)).toBe(12);
   expect(settle(() => 5000, { processes: 8 })).toBe(2);
   expect(settle(() => 5000, { requests: 10, processes: 8 })).toBe(1);
 });
 
-it('shrinks at once to its share when other processes join', () => {
+it('the number of batches in flight shrinks to the share of a process as soon as processes join', () => {
   expect(nextInFlight(48, { waitMs: 1000, keys: 100, requests: 1, processes: 8 })).toEqual({
     inFlight: 6,
     restMs: 0,
@@ -52,14 +55,20 @@ it.each([
   [1000, 0],
   [2000, 500],
   [20_000, 2000],
-])('rests after a batch that waited for %i ms where it has no more than one in flight', (waitMs, restMs) => {
-  expect(nextInFlight(1, { waitMs, keys: 50, requests: 10, processes: 16 })).toEqual({ inFlight: 1, restMs });
-});
+])(
+  'a process with one batch in flight rests after a batch has waited too long for a slot: %i ms',
+  (waitMs, restMs) => {
+    expect(nextInFlight(1, { waitMs, keys: 50, requests: 10, processes: 16 })).toEqual({
+      inFlight: 1,
+      restMs,
+    });
+  },
+);
 
 it.each([
   [1000, 24],
   [10_000, 12],
-])('there are no more batches of %i keys than memory allows', (keys, most) => {
+])('the number of batches in flight is limited by memory: batches of %i keys', (keys, most) => {
   expect(settle(() => 0, { keys })).toBe(most);
 });
 
@@ -68,12 +77,12 @@ it.each([
   ['many requests', 10, 1, 4],
   ['one request, three processes', 1, 3, 4],
   ['one request, sixteen processes', 1, 16, 1],
-])('batches of %s: so many are in flight in the beginning', (_, requests, processes, expected) => {
+])('the initial number of batches in flight suits batches of %s', (_, requests, processes, expected) => {
   const of = { most: Infinity, requests, processes: () => processes, waitMs: () => 0 };
   expect(createBatchesInFlight(of).now()).toBe(expected);
 });
 
-it('takes its share of what it sees before a batch has ended, and its limit at any time', () => {
+it('the number of batches in flight follows the processes before a batch has ended, and keeps its limit', () => {
   let processes = 1;
   const heard: number[] = [];
   const inFlight = createBatchesInFlight({

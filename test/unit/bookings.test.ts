@@ -43,14 +43,14 @@ it.each<[Verdict, BookingProblem | null, RegExp]>([
   ['missing_there', null, /correct the booking at the service/],
   ['agrees_cancelled', 'no_begin_or_end', /correct the booking in the mirror/],
   ['agrees', null, /no action needed/],
-])('bookings: %s with %s is advised what mends it', (verdict, problem, advice) => {
+])('a booking with verdict %s and problem %s names the step that corrects it', (verdict, problem, advice) => {
   for (const text of [listed(booking(verdict, problem)), shown(booking(verdict, problem))]) {
     expect(text).toMatch(advice);
     if (problem !== null) expect(text).not.toContain('correct the booking at the service');
   }
 });
 
-it('bookings: times that differ are named with their sides, and nobody is said to have moved them', () => {
+it('a booking with differing times shows the times of both sides', () => {
   const differs = { begin: { here: '1', there: '2' }, end: { here: '1', there: '2' } };
   const row = booking('differs', null, {
     differs,

@@ -1,6 +1,5 @@
 // Guarantee 10
-// Why a record is not in sync, in words, and what happens next: it is tried again, it waits, or it is a person's turn; and by which
-// command.
+// Sentences for why a record is not in sync, and for what happens next: a retry, a wait, or an operator's command.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -23,7 +22,7 @@ const APPROVAL = { allowed: 40, digest: null, at: NOW, by: 'ada', runId: 13, exp
 const two = { records: 2, keys: ['R7', 'R8'] };
 const HELD = { ...two, status: 'held' as const, code: 'retire', gate: GATE };
 
-describe('a cause', () => {
+describe('the cause of a record that is not in sync', () => {
   it.each<
     [what: string, changes: Partial<Cause>, headline: string, command: string, next: RegExp, needs?: boolean]
   >([
@@ -72,7 +71,7 @@ describe('a cause', () => {
       /^No action needed: they are in the inbox, and a worker sends them again\./,
     ],
     [
-      'dead and in the inbox, because its row may be as it was',
+      'given up and in the inbox',
       { inInbox: 1 },
       "rooms 'R7': given up (refused_400)",
       'slotsync retry rooms R7',
@@ -161,13 +160,16 @@ describe('a cause', () => {
       /^Correct the row/,
       true,
     ],
-  ])('record: %s', (_, changes, headline, command, next, needs = false) => {
-    const cause = { ...CAUSE, ...changes };
-    expect(headlineOf(cause)).toBe(headline);
-    expect(nextOfCause(cause)).toMatch(next);
-    expect(commandOfCause(cause)).toBe(command);
-    expect(needsOperator(cause)).toBe(needs);
-  });
+  ])(
+    'is described with its next step and command: %s',
+    (_, changes, headline, command, next, needs = false) => {
+      const cause = { ...CAUSE, ...changes };
+      expect(headlineOf(cause)).toBe(headline);
+      expect(nextOfCause(cause)).toMatch(next);
+      expect(commandOfCause(cause)).toBe(command);
+      expect(needsOperator(cause)).toBe(needs);
+    },
+  );
 
   it.each<[Partial<Cause>, string | undefined]>([
     [{}, 'the name is too long'],
@@ -175,12 +177,12 @@ describe('a cause', () => {
     [{ message: null }, undefined],
     [{ status: 'absent' }, 'its row is missing in the mirror, or no run has sent it yet'],
     [{ status: 'retired', records: 2 }, 'their rows are gone from the mirror'],
-  ])('reason: %o', (changes, reason) => {
+  ])('shows its reason: %o', (changes, reason) => {
     expect(reasonOf({ ...CAUSE, ...changes })).toBe(reason);
   });
 });
 
-describe('a chain', () => {
+describe('a chain of waiting records', () => {
   const end = {
     stream: 'rooms',
     localKey: 'R7',
@@ -209,7 +211,7 @@ describe('a chain', () => {
       'is held in run 12 (retire)',
       "For rooms 'R7': if this is intended: slotsync approve 12",
     ],
-  ])('record: its end %o is named, with what happens next', (changes, which, next) => {
+  ])('names its end and what happens next: %o', (changes, which, next) => {
     const chain = { via, between: 4, end: { ...end, ...changes } };
     expect(describeChain(chain)).toContain(
       `courses '4', which waits for 3 more, the last of which waits for rooms 'R7', which ${which}`,
@@ -230,7 +232,7 @@ const sources = () =>
     .filter((file) => file.endsWith('.ts') && !/^(sandbox|demo)\//.test(file))
     .map((file) => readFileSync(`${SRC}${file}`, 'utf8'));
 
-/** Every code with which a planning or a batch can fail, and who acts then. */
+/** Error codes with which a plan or a batch can fail, and who acts next. */
 const OF_RUNS: Record<string, Turn> = {
   answer_contradicts: 'retry',
   answer_incomplete: 'retry',
@@ -275,7 +277,7 @@ const OF_RUNS: Record<string, Turn> = {
   unauthorized: 'person',
   unexpected: 'retry',
 };
-/** Found while planning, before there is a batch. */
+/** Codes found while planning, before a batch exists. */
 const OF_PLANNING = new Set([
   'key_not_unique',
   'key_null',
@@ -283,7 +285,7 @@ const OF_PLANNING = new Set([
   'key_order',
   'external_ids_not_unique',
 ]);
-/** A command ends with these, or a worker sends nothing, and says what to do itself; no batch and no record has them. */
+/** Codes that no batch or record has: a command ends with them, or a worker stops sending. Their messages say what to do. */
 const OF_COMMANDS = new Set([
   'not_found',
   'queue_unreachable',
@@ -300,8 +302,8 @@ const OF_COMMANDS = new Set([
   'worker_ended',
 ]);
 
-describe('failed', () => {
-  it('may have any code of the program: none is missing here', () => {
+describe('an error code', () => {
+  it('is listed in this test if the program can throw it', () => {
     const codes = sources().flatMap((text) =>
       [...text.matchAll(/SlotsyncError\(\s*'(\w+)'|'((?:state|mirror)_(?:re|un|fail|so)\w+)'/g)].map(
         ([, literal, computed]) => literal ?? computed ?? '',
@@ -312,15 +314,12 @@ describe('failed', () => {
     expect(new Set(codes).size).toBeGreaterThan(20);
   });
 
-  it.each(Object.entries(OF_RUNS))(
-    '%s: a run that ends so says that it is %s, and the command',
-    (code, turn) => {
-      expectNextStep(remedyFor(code), turn);
-    },
-  );
+  it.each(Object.entries(OF_RUNS))('explains a failed run with its next step: %s (%s)', (code, turn) => {
+    expectNextStep(remedyFor(code), turn);
+  });
 
   it.each(Object.entries(OF_RUNS).filter(([code]) => !OF_PLANNING.has(code)))(
-    '%s: its records say that it is %s, and the command',
+    'explains a failed record with its next step: %s (%s)',
     (code, turn) => {
       const failure = { stream: 'rooms', localKey: 'A', status: 'failed', errorCode: code } as const;
       // Failed records are sent again, whatever they were refused for.

@@ -34,8 +34,8 @@ function setUp({ well = () => true }: { well?: () => boolean } = {}) {
   return { breaker, stop, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
 }
 
-describe('circuit breaker', () => {
-  it('opens at the fifth systemic failure in a row, and not when something succeeds in between', () => {
+describe('the circuit breaker', () => {
+  it('opens at the fifth systemic failure in a row, but not if a batch succeeds in between', () => {
     const { breaker, stop } = setUp();
     for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
     breaker.succeeded(JOB);
@@ -46,7 +46,7 @@ describe('circuit breaker', () => {
     stop();
   });
 
-  it('counts a request once, however many batches it fails', () => {
+  it('counts a failed request once, even if the request fails many batches', () => {
     const { breaker, stop } = setUp();
     const shared = failure('service_failed');
     for (let at = 0; at < 20; at++) breaker.failed(shared, `batches ${at}`);
@@ -62,7 +62,7 @@ describe('circuit breaker', () => {
     expect(breaker.isOpen()).toBe(false);
   });
 
-  it('lets a batch wait for credentials and servers without using up an attempt, but not for its own 500', () => {
+  it('makes a batch wait for credentials and stores without using an attempt, but not after a 500', () => {
     const { breaker } = setUp();
     expect(breaker.failed(failure('unauthorized'), JOB)).toBe(true);
     expect(breaker.failed(failure('state_unreachable'), JOB)).toBe(true);
@@ -70,7 +70,7 @@ describe('circuit breaker', () => {
     expect(breaker.failed(failure('answer_lost'), JOB)).toBe(false);
   });
 
-  it('lets a batch wait for a gateway while no other batch succeeds, and not when others do beside it', () => {
+  it('makes a batch wait for a gateway only while no other batch succeeds', () => {
     const { breaker } = setUp();
     const failed = (job: string) => breaker.failed(failure('gateway_answered'), job);
     expect([failed('1'), failed('2'), failed('1'), failed('2')]).toEqual([true, true, true, true]);
@@ -80,7 +80,7 @@ describe('circuit breaker', () => {
     expect([failed('1'), failed('2')]).toEqual([true, false]);
   });
 
-  it('probes at widening gaps until a probe succeeds, reports it once, and closes', async () => {
+  it('probes at growing intervals until a probe succeeds, logs one error, and closes', async () => {
     let well = false;
     const { breaker, stop, events, probed, errors } = setUp({ well: () => well });
     for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'), JOB);
@@ -114,7 +114,7 @@ describe('circuit breaker', () => {
     stop();
   });
 
-  it('probes no more once the process is stopping, and stays open', async () => {
+  it('stops probing and stays open once the process is stopping', async () => {
     let well = false;
     const { breaker, stop, probed, events } = setUp({ well: () => well });
     for (let at = 0; at < 5; at++) breaker.failed(failure('service_unreachable'), JOB);

@@ -1,4 +1,4 @@
-// The table of verdicts (docs/reconcile.md), row by row, and what holds for every booking whatever it is.
+// The verdicts of docs/reconcile.md row by row, and properties that hold for every booking.
 import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
@@ -54,16 +54,16 @@ const judge = (sides: Partial<Sides>) =>
     RULES,
   )?.verdict;
 
-describe('the table of verdicts', () => {
+describe('the verdict on a booking', () => {
   const cancelledHere = here({ isCancelled: true });
   const moved = standing({ begin: 0 });
   const rows: [name: string, sides: Partial<Sides>, verdict: Verdict | undefined][] = [
     ['stands | stands, the same', {}, 'agrees'],
-    ['stands | stands, otherwise', { there: moved }, 'differs'],
+    ['stands | stands, different', { there: moved }, 'differs'],
     ['stands | cancelled', { there: { is: 'cancelled' } }, 'cancelled_there'],
     ['stands | nothing', { there: { is: 'absent' } }, 'missing_there'],
     ['cancelled | stands', { here: cancelledHere }, 'cancelled_here'],
-    ['cancelled | stands, otherwise', { here: cancelledHere, there: moved }, 'cancelled_here'],
+    ['cancelled | stands, different', { here: cancelledHere, there: moved }, 'cancelled_here'],
     ['cancelled | cancelled', { here: cancelledHere, there: { is: 'cancelled' } }, 'agrees_cancelled'],
     ['cancelled | nothing', { here: cancelledHere, there: { is: 'absent' } }, 'agrees_cancelled'],
     ['none | stands', { here: undefined }, 'unknown_here'],
@@ -72,27 +72,27 @@ describe('the table of verdicts', () => {
     ['stands | stands again, cancelled before', { before: 'cancelled_there' }, 'restored_there'],
     ['stands | stands again, its cancellation gone', { isCancellationGone: true }, 'restored_there'],
     ['stands | stands, restored before', { before: 'restored_there' }, 'restored_there'],
-    ['stands | stands again, otherwise', { before: 'cancelled_there', there: moved }, 'differs'],
+    ['stands | stands again, different', { before: 'cancelled_there', there: moved }, 'differs'],
     ['cancelled | stands again', { here: cancelledHere, isCancellationGone: true }, 'cancelled_here'],
     ['not configured | stands', { here: 'unasked' }, 'not_compared'],
     ['not configured | nothing', { here: 'unasked', there: { is: 'absent' } }, undefined],
   ];
-  it.each(rows)('%s', (_name, sides, verdict) => {
+  it.each(rows)('is decided by mirror | service: %s', (_name, sides, verdict) => {
     expect(judge(sides)).toBe(verdict);
   });
 
-  it('reaches every verdict, and the document has a row for each', () => {
+  it('takes every value of VERDICTS, each documented in docs/reconcile.md', () => {
     expect(new Set(rows.flatMap(([, , verdict]) => verdict ?? []))).toEqual(new Set(VERDICTS));
     const page = readFileSync(new URL('../../docs/reconcile.md', import.meta.url), 'utf8');
     for (const verdict of VERDICTS) expect(page).toContain(`\`${verdict}\``);
   });
 });
 
-describe('a difference', () => {
+describe('a difference between the sides of a booking', () => {
   const differs = (h: Partial<ResolvedBooking>, t: Partial<Reservation> = {}) =>
     findDifferences(here(h), there(t), RULES);
 
-  it('is reported by name, with both sides', () => {
+  it('is reported by name, with both values', () => {
     expect(differs({}, { begin: 10 * HOUR, end: 11 * HOUR })).toEqual({
       begin: { here: '1970-01-01T09:00:00.000Z', there: '1970-01-01T10:00:00.000Z' },
       end: { here: '1970-01-01T10:00:00.000Z', there: '1970-01-01T11:00:00.000Z' },
@@ -108,13 +108,13 @@ describe('a difference', () => {
     });
   });
 
-  it('leaves out objects of types and fields the bookings do not speak for', () => {
+  it('ignores objects and fields that the configuration does not compare', () => {
     const objects = [...there().objects, { typeId: 'person.staff', objectId: 'person_1' }];
     const fields = [...there().fields, { fieldId: 'res.note', values: ['by hand'] }];
     expect(differs({}, { objects, fields })).toBeUndefined();
   });
 
-  it('is always something when an object has no external id', () => {
+  it('is reported when an object of the booking has no external id', () => {
     expect(differs({ unknownObjects: ["rooms '9'"] })).toEqual({
       objects: { here: ['course_1', 'room_1', "rooms '9'"], there: ['course_1', 'room_1'] },
     });
@@ -156,8 +156,8 @@ const anySides: fc.Arbitrary<Sides> = fc.record({
   isCancellationGone: fc.boolean(),
 });
 
-describe('for every booking', () => {
-  it('there is one verdict, or it stands nowhere; it names differences exactly when it is differs', () => {
+describe('the comparison of any booking', () => {
+  it('returns one verdict if the booking exists, and names differences only with `differs`', () => {
     fc.assert(
       fc.property(anySides, (sides) => {
         const judgement = compareBooking(sides, RULES);
@@ -171,7 +171,7 @@ describe('for every booking', () => {
     );
   });
 
-  it('a second reading of unchanged sides says the same', () => {
+  it('returns the same verdict on a second reading of unchanged sides', () => {
     fc.assert(
       fc.property(anySides, (sides) => {
         const first = compareBooking(sides, RULES);
@@ -181,7 +181,7 @@ describe('for every booking', () => {
     );
   });
 
-  it('the order of objects and fields, and repetitions, do not matter', () => {
+  it('does not depend on the order or the repetition of objects and fields', () => {
     fc.assert(
       fc.property(anyHere, anyThere, (h, t) => {
         const turned = {
@@ -197,8 +197,8 @@ describe('for every booking', () => {
     );
   });
 
-  it('a difference is the same from either side', () => {
-    // Each side turned into the other: in what both can say.
+  it('finds differences in the same properties when the sides are exchanged', () => {
+    // Exchanges the sides, in the properties that both sides have.
     const mirrored = fc.tuple(anyHere, anyThere).filter(([h]) => h.unknownObjects.length === 0);
     fc.assert(
       fc.property(mirrored, ([h, t]) => {
@@ -224,7 +224,7 @@ describe('for every booking', () => {
     );
   });
 
-  it('agreement never hides a booking that stands on one side alone', () => {
+  it('never agrees when the booking stands on one side only', () => {
     fc.assert(
       fc.property(anySides, (sides) => {
         const verdict = compareBooking(sides, RULES)?.verdict;

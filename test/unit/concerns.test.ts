@@ -1,5 +1,5 @@
 // Guarantee 11
-// From the situation to concerns, as a table: of each kind one, and what each surface shows of it.
+// Concerns derived from the situation: one row for each kind, with what each surface shows.
 import { describe, expect, it } from 'vitest';
 import { chooseAlerts, describeAfterwards } from '../../src/alerts/evaluate-alerts.js';
 import { glanceToText, statusToText } from '../../src/commands/status.js';
@@ -40,9 +40,9 @@ interface Row {
   changes: Changes;
   id: string;
   severity: Severity;
-  /** On every surface. */
+  /** Text that every surface shows. */
   says: string;
-  /** The condition of its alert; undefined: none is sent. */
+  /** Condition of the alert. Undefined: no alert is sent. */
   alert?: string;
 }
 
@@ -280,7 +280,7 @@ const TABLE: Record<ConcernKind, Row> = {
 };
 
 const situationOf = (changes: Changes) => ({ quota: null, ...QUIET, ...changes });
-/** The alerts, with rules that differ from the defaults. */
+/** Returns the alerts under rules that differ from the defaults. */
 function alertsOf(changes: Changes, given: object = {}) {
   const rules = configSchema.shape.alerts.parse(given);
   return chooseAlerts(concerns(situationOf(changes), rules), rules, { timeZone: 'UTC', now: NOW });
@@ -305,7 +305,7 @@ function reportOf(changes: Changes, more: object = {}): Document {
 }
 const toText = (document: Document) => documentToText(document, { timeZone: 'UTC', columns: Infinity });
 
-it('report: numbers that several runs have counted are said to be sums', () => {
+it('the report says that numbers which several runs have counted are sums', () => {
   const rooms = {
     stream: 'rooms',
     planned: { create: 0, update: 0, retire: 0, repair: 0 },
@@ -321,7 +321,7 @@ it('report: numbers that several runs have counted are said to be sums', () => {
   );
 });
 
-it('a point names a command once: not below a sentence that has it, with or without the stream', () => {
+it('a concern omits a command that its sentence already names, with or without the stream', () => {
   const beside = (next: string) =>
     commandsBeside({ text: '', next, commands: ['slotsync sync labs'] }, 'UTC');
   expect(beside('Correct one of the rows, then: slotsync sync')).toEqual([]);
@@ -330,46 +330,49 @@ it('a point names a command once: not below a sentence that has it, with or with
 });
 
 describe('concerns', () => {
-  it('concerns: when all is well there are no concerns, and status says so in its first line', () => {
+  it('are empty when all is well, and status says so in its first line', () => {
     expect(concerns(QUIET)).toEqual([]);
     expect(alertsOf({})).toEqual([]);
     expect(countConcerns([]).every(({ count }) => count === 0)).toBe(true);
     expect(statusToText(situationOf({}), 'UTC')).toMatch(/^All well: 0 records in sync, last sync 05:00\n/);
   });
 
-  it.each(Object.entries(TABLE))('concern: %s', (kind, { changes, id, severity, says, alert }) => {
-    const situation = situationOf(changes);
-    const found = concerns(situation);
-    expect(found.find((one) => one.kind === kind)).toMatchObject({ id, severity });
-    expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
+  it.each(Object.entries(TABLE))(
+    'include %s, shown on every surface and in its alert',
+    (kind, { changes, id, severity, says, alert }) => {
+      const situation = situationOf(changes);
+      const found = concerns(situation);
+      expect(found.find((one) => one.kind === kind)).toMatchObject({ id, severity });
+      expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
 
-    const page = documentToHtml(situationDocument(situation), 'UTC');
-    for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
-      expect(surface).toContain(says);
-    expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
-    expect(page).not.toContain('>Run: <code>'); // every command says what it does
-    const sent = alertsOf(changes).find(({ cause }) => cause === id);
-    expect(sent?.condition).toBe(alert);
-    if (sent) expect(sent.message.commands).not.toEqual([]);
-    if (sent) expect(JSON.stringify(sent)).not.toMatch(/R\d|north|a secret/);
-    const counts = countConcerns(found);
-    expect(counts).toContainEqual({ kind, severity, count: expect.any(Number) });
-    expect(counts.reduce((sum, { count }) => sum + count, 0)).toBe(found.length);
-    // Every surface shows what needs a person, first of all in the first line.
-    const turn = describeWhoseTurn(found);
-    expect(turn !== undefined).toBe(found.some(needsPerson));
-    for (const toLines of [statusToText, glanceToText]) {
-      const [first] = toLines(situation, 'UTC').split('\n');
-      expect(first?.startsWith('All well')).toBe(found.length === 0);
-      if (turn !== undefined) expect(first).toBe(turn);
-    }
-    if (severity !== 'notice') expect(sent).toBeDefined();
-  });
+      const page = documentToHtml(situationDocument(situation), 'UTC');
+      for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
+        expect(surface).toContain(says);
+      expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
+      expect(page).not.toContain('>Run: <code>'); // every command says what it does
+      const sent = alertsOf(changes).find(({ cause }) => cause === id);
+      expect(sent?.condition).toBe(alert);
+      if (sent) expect(sent.message.commands).not.toEqual([]);
+      if (sent) expect(JSON.stringify(sent)).not.toMatch(/R\d|north|a secret/);
+      const counts = countConcerns(found);
+      expect(counts).toContainEqual({ kind, severity, count: expect.any(Number) });
+      expect(counts.reduce((sum, { count }) => sum + count, 0)).toBe(found.length);
+      // Every surface shows what needs a person, first of all in the first line.
+      const turn = describeWhoseTurn(found);
+      expect(turn !== undefined).toBe(found.some(needsPerson));
+      for (const toLines of [statusToText, glanceToText]) {
+        const [first] = toLines(situation, 'UTC').split('\n');
+        expect(first?.startsWith('All well')).toBe(found.length === 0);
+        if (turn !== undefined) expect(first).toBe(turn);
+      }
+      if (severity !== 'notice') expect(sent).toBeDefined();
+    },
+  );
 
   const WORDS = ['rooms', 'a secret', 'north', 'R7', 'R1', 'refused_400', 'is on another', 'ECONNREFUSED'];
   const named = (changes: Changes, name: string) =>
     WORDS.reduce((facts, word) => renamed(facts, word, name), changes);
-  it.each(Object.entries(TABLE))('line: no name or message begins one in concern %s', (_, { changes }) => {
+  it.each(Object.entries(TABLE))('keep each name and message within its line: %s', (_, { changes }) => {
     const awkward = named(changes, AWKWARD);
     const plain = named(changes, 'x');
     const surfaces = [
@@ -387,21 +390,21 @@ describe('concerns', () => {
     }
   });
 
-  it('source_stale: where one stream holds and another does not, it says which', () => {
+  it('name the streams that a stale load holds when other streams are not held', () => {
     const loads = [LOAD, { ...LOAD, stream: 'courses', holds: false }];
     expect(statusToText(situationOf({ loads }), 'UTC').replaceAll(/\s+/g, ' ')).toContain(
       'Changes of rooms are held, other changes are sent, and runs do not count as succeeded.',
     );
   });
 
-  it('status: its first line fits a terminal, whatever needs a person', () => {
+  it('fit into the first line of status, even when every kind occurs', () => {
     const changes = Object.values(TABLE).map((row) => row.changes);
     const line = describeWhoseTurn(changes.flatMap((each) => concerns(situationOf(each))));
     expect(line?.length).toBeLessThanOrEqual(80);
     expect(line).toMatch(/^\d+ things need you: state restored, .*, \d+ more$/);
   });
 
-  it('status: names the first causes, and how many more there are', () => {
+  it('are shortened in status to the first causes and the number of the rest', () => {
     const causes = ['R1', 'R2', 'R3', 'R4'].map((key) => ({ ...CAUSE, code: `refused_${key}`, keys: [key] }));
     const lines = statusToText(situationOf({ causes, unsettled: 5 }), 'UTC').split('\n');
     expect(lines).toContain('5 records are not in sync: slotsync failures');
@@ -409,7 +412,7 @@ describe('concerns', () => {
     expect(lines[0]).toBe('4 things need you: 4 records to correct');
   });
 
-  it('record: one that is queued or sent again is on its way, and not called out of sync', () => {
+  it('leave out a record that is queued or will be sent again', () => {
     const causes = [
       { ...CAUSE, status: 'pending' as const, code: null, records: 3 },
       { ...CAUSE, status: 'failed' as const, records: 2, inInbox: 2 },
@@ -421,7 +424,7 @@ describe('concerns', () => {
     expect(said).not.toContain('not in sync');
   });
 
-  it('inbox: while no worker is running, or none has the stream, status says that this is why its keys wait', () => {
+  it('say that keys wait because no running worker has their stream', () => {
     const fresh = { ...WAITING, oldestSeconds: 5 };
     const waiting = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...fresh, stream }] } });
     const silent = situationOf({ ...waiting('rooms'), processes: [GONE] });
@@ -437,13 +440,13 @@ describe('concerns', () => {
     expect(said).toContain('Restart the worker');
   });
 
-  it('run: the records that were not accepted are grouped as every number is', () => {
+  it('group the digits of the numbers of records that were not accepted', () => {
     const partial = troubled({ status: 'partial', code: null, failed: 1000, dead: 2000 });
     const said = statusToText(situationOf(partial), 'UTC');
     expect(said).toContain('rooms: 1 000 failed, 2 000 given up.');
   });
 
-  it('watermark: a cursor that is a time is shown in the zone, and any other as it is', () => {
+  it('show a watermark that is a time in the configured zone, and other watermarks unchanged', () => {
     const of = (cursor: string) => {
       const watermarks = [{ stream: 'rooms', cursor, localKey: 'R1', movedAt: NOW }];
       const situation = situationOf({ inbox: { ...QUIET.inbox, watermarks } });
@@ -456,7 +459,7 @@ describe('concerns', () => {
       expect(of(cursor)).toContain(`Polled: rooms up to ${cursor}; ${moved}`);
   });
 
-  it('extra: an object that belongs to no record is counted and listed, and concerns nobody', () => {
+  it('leave out an object that belongs to no record, which status and report only count', () => {
     const changes = { drift: [{ stream: 'rooms', kind: 'extra', count: 1 }] } satisfies Changes;
     expect(concerns(situationOf(changes))).toEqual([]);
     for (const said of [statusToText(situationOf(changes), 'UTC'), toText(reportOf(changes))]) {
@@ -476,12 +479,12 @@ describe('concerns', () => {
   it.each([
     ['approved', { approval: APPROVAL }, 'Approved until 2026-03-03 06:00 UTC, for run 13.'],
     [
-      'approved, and waits for writes',
+      'approved but waits for writes',
       { approval: APPROVAL, facts: { accepted: 100, waitsForWrites: true as const } },
       'Correct or approve the creates and updates that are not sent.',
     ],
     ['rejected', { rejectedAt: ago(5), rejectedBy: 'ada' }, 'No action needed until its records change.'],
-  ])('gate: one that is %s needs nobody, and makes no alert', (_, answer, says) => {
+  ])('include a gate that is %s as a notice, without commands or an alert', (_, answer, says) => {
     const changes = { gates: [{ ...GATE, ...answer }] };
     expect(concerns(situationOf(changes))).toMatchObject([{ severity: 'notice', commands: [] }]);
     expect(alertsOf(changes)).toEqual([]);
@@ -490,17 +493,17 @@ describe('concerns', () => {
 
   it.each([
     [
-      'forbidden',
+      'for a forbidden request',
       { operation: '*', reason: 'forbidden' },
       ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --gate forbidden'],
     ],
     [
-      'from an empty source',
+      'for an empty source',
       { reason: 'empty_source' },
       ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --operation retire'],
     ],
     [
-      'after refusals',
+      'for refusals',
       { operation: '*', reason: 'refused' },
       [
         'slotsync approve 12 --stream rooms --gate refused',
@@ -508,7 +511,7 @@ describe('concerns', () => {
       ],
     ],
     [
-      'of objects of a former stream',
+      'for objects of a former stream',
       {
         operation: 'overwrite',
         reason: 'owned_by_former_stream',
@@ -520,14 +523,14 @@ describe('concerns', () => {
         'slotsync reject 12 --stream rooms --operation overwrite',
       ],
     ],
-    ['of a stream that is not configured', { stream: 'halls' }, ['slotsync rename-stream halls <new>']],
-  ] as const)('gate: one that is closed %s names the commands that help', (_, changes, commands) => {
+    ['in a stream that is not configured', { stream: 'halls' }, ['slotsync rename-stream halls <new>']],
+  ] as const)('name the commands that help with a gate closed %s', (_, changes, commands) => {
     expect(concerns(situationOf({ gates: [{ ...GATE, ...changes }] }))).toMatchObject([
       { severity: 'action', commands },
     ]);
   });
 
-  it('due: a stream is not called in sync, and the sync that an operator cancelled is left to a command', () => {
+  it('do not call a due stream in sync, and say that no worker starts its cancelled sync', () => {
     const due = [{ stream: 'rooms', since: ago(60), reason: 'cancelled' as const }];
     const said = statusToText(situationOf({ known: { ...QUIET.known, due } }), 'UTC');
     expect(said).not.toContain('is in sync as of the last plan');
@@ -535,13 +538,13 @@ describe('concerns', () => {
     expect(said).toContain('The schedule or the command starts the sync; no worker does.');
   });
 
-  it('held: while a gate keeps anything back, no record is called in sync', () => {
+  it('call no record in sync while a gate keeps a record back', () => {
     const said = statusToText(situationOf({ known: { ...QUIET.known, held: 2 } }), 'UTC');
     expect(said).not.toContain('is in sync as of the last plan');
     expect(said).toContain('2 records are held: slotsync failures --status held');
   });
 
-  it('partial: what a part of a stream left failed stands only while a record is failed or given up', () => {
+  it('leave out a partial run of part of a stream once no record is failed or given up', () => {
     const partial = troubled({ status: 'partial', code: null, dead: 3, isWhole: false });
     expect(concerns(situationOf(partial))).toEqual([]);
     expect(concerns(situationOf({ ...partial, causes: [CAUSE] })).map(({ kind }) => kind)).toContain(
@@ -550,10 +553,10 @@ describe('concerns', () => {
   });
 });
 
-describe('a freeze', () => {
+describe('the concern of a freeze', () => {
   const { changes } = TABLE.frozen;
 
-  it('counts what waits, and says until when and why', () => {
+  it('counts held records and waiting keys, and names the end and the reason of the freeze', () => {
     const shown = statusToText({ ...QUIET, ...changes, quota: null }, 'UTC');
     expect(shown).toContain('Waiting: 40 records held and 2 keys in the inbox. A freeze causes no alert.');
     expect(shown).toContain('Reason: exam weeks');
@@ -562,12 +565,12 @@ describe('a freeze', () => {
     expect(shown).not.toContain('slotsync approve');
   });
 
-  it('declared in the configuration has no command: none could end it', () => {
+  it('names no command when the configuration declares the freeze', () => {
     const of = { ...changes, freezes: [{ ...FREEZE, frozenBy: null, isDeclared: true }] };
     expect(concerns({ ...QUIET, ...of })).toMatchObject([{ kind: 'frozen', commands: [] }]);
   });
 
-  it('names the streams that are left out of all, and counts what waits of the others', () => {
+  it('names the excepted streams, and counts what waits of the frozen streams', () => {
     const of = { ...changes, freezes: [{ ...FREEZE, streams: null, exceptStreams: ['courses'] }] };
     expect(concerns({ ...QUIET, ...of })).toMatchObject([
       { kind: 'frozen', facts: { held: 40, waiting: 2 }, commands: ['slotsync unfreeze'] },
@@ -577,19 +580,19 @@ describe('a freeze', () => {
     );
   });
 
-  it('overlaps another one: each has its own end and command', () => {
+  it('is separate for each of two overlapping freezes', () => {
     const other = { ...FREEZE, id: 4, streams: null, endsAt: new Date('2026-03-03T12:00:00Z') };
     const all = concerns({ ...QUIET, ...changes, freezes: [other, FREEZE] });
     expect(all.map(({ id }) => id)).toEqual(['frozen 4', 'frozen 3']);
   });
 
-  it('holds back no alert about anything else', () => {
+  it('suppresses no alert of another stream', () => {
     const other = concerns({ ...QUIET, ...changes, ...inbox('courses') });
     expect(other.map(({ kind }) => kind)).toEqual(['inbox', 'frozen']);
   });
 });
 
-describe('rules of alerts', () => {
+describe('the rules of alerts', () => {
   const HOUR = 60;
   const FAILED = { ...PROBLEM, code: 'unauthorized' };
   const PARTIAL = { ...PROBLEM, status: 'partial', code: null } as const;
@@ -622,47 +625,47 @@ describe('rules of alerts', () => {
   }));
 
   it.each<[what: string, changes: Changes, rules: object, causes: string[]]>([
-    ['runs that failed alike are one', twoFailed, {}, ['run_failed sync unauthorized']],
-    ['runs that failed are not asked for', twoFailed, { runs: ['held'] }, []],
-    ['no stream that failed is configured', { ...twoFailed, configured: ['halls'] }, {}, []],
+    ['one alert for runs with the same failure', twoFailed, {}, ['run_failed sync unauthorized']],
+    ['no alert for failed runs if `runs` omits them', twoFailed, { runs: ['held'] }, []],
+    ['no alert for failed streams that are not configured', { ...twoFailed, configured: ['halls'] }, {}, []],
     [
-      'a stream cannot be polled: there is no run',
+      'an alert without a run for a stream that cannot be polled',
       problems({ rooms: { ...FAILED, code: 'mirror_query', runId: null, runKind: null } }),
       {},
       ['run_failed stream mirror_query'],
     ],
     [
-      'a reading without a stream failed',
+      'an alert for a failed reading without a stream',
       { badReadings: [{ ...reading, streams: [], finishedAt: NOW }] },
       {},
       ['run_failed reconcile timeout'],
     ],
     [
-      'partial runs: one for each stream with failures',
+      'one alert for each stream that a partial run left with failures',
       problems({ rooms: { ...PARTIAL, dead: 2 }, courses: { ...PARTIAL, failed: 1 }, staff: PARTIAL }),
       {},
       ['run_partial sync courses', 'run_partial sync rooms'],
     ],
     [
-      'a run is partial as a whole',
+      'one alert for a run that is partial as a whole',
       problems({ rooms: { ...PARTIAL, code: 'outcomes_missing' } }),
       {},
       ['run_partial sync outcomes_missing'],
     ],
     [
-      'runs are partial because the state was restored',
+      'no alert for runs that are partial because the state was restored',
       { ...TABLE.state_restored.changes, ...problems({ rooms: { ...PARTIAL, code: 'state_restored' } }) },
       {},
       ['state_restored'],
     ],
-    ['a freeze holds', { gates: [FROZEN] }, {}, []],
+    ['no alert for a gate of a freeze', { gates: [FROZEN] }, {}, []],
     [
-      'several processes stopped',
+      'one alert for several processes that stopped sending',
       { processes: [stopped(15), stopped(20), stopped(1)] },
       {},
       ['sending_stopped unauthorized'],
     ],
-    ['a process stopped just now', { processes: [stopped(14)] }, {}, []],
+    ['no alert for a process that stopped just now', { processes: [stopped(14)] }, {}, []],
     [
       'sendingStoppedMinutes',
       { processes: [stopped(6)] },
@@ -686,7 +689,7 @@ describe('rules of alerts', () => {
     ['an old inbox by stream', inboxOf(7200, 60), {}, ['inbox rooms']],
     ['inboxMinutes', inboxOf(7200, 60), { inboxMinutes: 1 }, ['inbox courses', 'inbox rooms']],
     ['inboxMinutes: false', inboxOf(7200), { inboxMinutes: false }, []],
-    ['streams that others made up', inboxOf(0, 0, 7200, 7200), {}, ['inbox (not configured)']],
+    ['changes of streams that are not configured', inboxOf(0, 0, 7200, 7200), {}, ['inbox (not configured)']],
     [
       'a concern without a rule of its own, for less than an hour',
       { unfinished: [{ ...RUN, pausedAt: ago(59) }] },
@@ -699,7 +702,7 @@ describe('rules of alerts', () => {
       {},
       ['run_paused 12'],
     ],
-  ])('alerts: %s', (_, changes, rules, causes) => {
+  ])('choose the alerts: %s', (_, changes, rules, causes) => {
     expect(
       alertsOf(changes, rules)
         .map(({ cause }) => cause)
@@ -707,7 +710,7 @@ describe('rules of alerts', () => {
     ).toEqual(causes);
   });
 
-  it('alerts: the message has counts, streams and commands, and no key', () => {
+  it('put counts, streams and commands into the message, and no key', () => {
     const [cause] = alertsOf({
       ...troubled({ status: 'partial', code: null, dead: 2, message: 'secret-key' }),
       causes: [{ ...CAUSE, status: 'failed', records: 2, inInbox: 2 }],
@@ -728,7 +731,7 @@ describe('rules of alerts', () => {
     );
   });
 
-  it('alerts: the message that an alert is over says what is still not in sync, and which process was killed', () => {
+  it('name records out of sync and killed processes in the message of an ended alert', () => {
     const after = (changes: Changes, condition: 'drift' | 'sending_stopped') =>
       describeAfterwards(situationOf(changes), condition);
     const killed = { processes: [{ ...STOPPED, isAlive: false }] };

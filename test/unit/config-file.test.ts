@@ -14,7 +14,7 @@ function asUsageError(error: unknown): UsageError {
   throw error;
 }
 
-/** The message for a configuration that is refused. */
+/** Returns the error with which a configuration is refused. */
 function refusal(exported: unknown): UsageError {
   try {
     checkConfiguration(exported, 'sync.config.ts');
@@ -28,7 +28,7 @@ let home: string;
 beforeAll(() => void (home = mkdtempSync(path.join(tmpdir(), 'config-file-'))));
 afterAll(() => rmSync(home, { recursive: true }));
 
-/** A new folder with these files, outside the project. */
+/** Creates a folder with these files, outside the project. */
 function folderOf(files: Record<string, string>): string {
   const folder = mkdtempSync(path.join(home, 'organization-'));
   for (const [name, text] of Object.entries(files)) {
@@ -60,26 +60,29 @@ describe('a configuration file', () => {
     ['TypeScript', 'sync.config.ts', 'text.ts', 'row: { name: string }', 'name: string'],
     ['JavaScript', 'sync.config.js', 'text.js', 'row', 'name'],
     ['JavaScript', 'sync.config.mjs', 'text.js', 'row', 'name'],
-  ])('may be %s: %s, anywhere, with files beside it', async (_, name, beside, row, parameter) => {
-    const folder = folderOf({
-      [name]: source(row),
-      [beside]: `export const trim = (${parameter}) => name.trim();`,
-      'package.json': '{ "type": "module" }',
-    });
-    const { streams } = await loadConfiguration(undefined, folder);
-    const [stream] = streams;
-    expect(stream?.source).toEqual({ table: ['campus', 'rooms'] });
-    expect(stream && mapRow(stream, { room_code: 'N1', name: ' Newton ' }).values.get('room.name')).toEqual([
-      'Newton',
-    ]);
-  });
+  ])(
+    'is loaded from any folder, with the modules beside it: %s, %s',
+    async (_, name, beside, row, parameter) => {
+      const folder = folderOf({
+        [name]: source(row),
+        [beside]: `export const trim = (${parameter}) => name.trim();`,
+        'package.json': '{ "type": "module" }',
+      });
+      const { streams } = await loadConfiguration(undefined, folder);
+      const [stream] = streams;
+      expect(stream?.source).toEqual({ table: ['campus', 'rooms'] });
+      expect(stream && mapRow(stream, { room_code: 'N1', name: ' Newton ' }).values.get('room.name')).toEqual(
+        ['Newton'],
+      );
+    },
+  );
 
   it('may be JSON, with a byte order mark', async () => {
     const folder = folderOf({ 'sync.config.json': `\uFEFF${JSON.stringify({ streams: { rooms: ROOMS } })}` });
     expect((await loadConfiguration(undefined, folder)).streams.map(({ name }) => name)).toEqual(['rooms']);
   });
 
-  it('that others could have written is loaded only when it is named', async () => {
+  it('is loaded although other users may write it only if it is named', async () => {
     const folder = folderOf({ 'sync.config.json': JSON.stringify({ streams: { rooms: ROOMS } }) });
     const file = path.join(folder, 'sync.config.json');
     chmodSync(file, 0o646);
@@ -89,14 +92,14 @@ describe('a configuration file', () => {
     expect((await loadConfiguration(file, folder)).streams).toHaveLength(1);
   });
 
-  it('may have another name and place, said with a path from the folder or from the root', async () => {
+  it('may be named by a relative or an absolute path', async () => {
     const folder = folderOf({ 'etc/rooms.json': JSON.stringify({ streams: { rooms: ROOMS } }) });
     for (const file of ['etc/rooms.json', path.join(folder, 'etc/rooms.json')]) {
       expect((await loadConfiguration(file, folder)).streams).toHaveLength(1);
     }
   });
 
-  it('knows whether it, a module of it or a lookup beside it has changed since, until they are put back', async () => {
+  it('reports changes of itself, its modules and its lookups, until they are restored', async () => {
     const config = {
       lookups: { kinds: { file: 'kinds.csv', key: 'code', value: 'kind' } },
       streams: { rooms: rooms({ fields: { 'room.kind': { column: 'kind', lookup: 'kinds' } } }) },
@@ -121,7 +124,7 @@ describe('a configuration file', () => {
   });
 });
 
-describe('service.dialect', () => {
+describe('the dialect of a configuration', () => {
   const config = (dialect: string) =>
     `import { defineConfig } from 'slotsync';
     export default defineConfig(${JSON.stringify({ streams: { rooms: rooms() }, service: { dialect } })});`;
@@ -133,7 +136,7 @@ describe('service.dialect', () => {
     'wire/unit.ts': `export const unit = 'milliseconds' as const;`,
   };
 
-  it('is loaded from the folder of the configuration, and is one of its files', async () => {
+  it('is loaded from the folder of the configuration, and its files are watched for changes', async () => {
     const folder = folderOf(files);
     const { service, isChanged } = await loadConfiguration(undefined, folder);
     expect(service.dialect).toMatchObject({ times: 'milliseconds', file: 'own.ts' });
@@ -147,7 +150,7 @@ describe('service.dialect', () => {
     }
   });
 
-  it('is part of the fingerprint of every stream, with what it imports, and changes no row', async () => {
+  it('changes the fingerprint of every stream, with the modules that it imports, but the hash of no row', async () => {
     const folder = folderOf(files);
     const read = async () => {
       const { fingerprints, streams } = await loadConfiguration(undefined, folder);
@@ -162,7 +165,7 @@ describe('service.dialect', () => {
     expect(second.mapping).toBe(first.mapping);
   });
 
-  it('with a fault is a fault of the configuration, which names the file and the place', async () => {
+  it('is refused with the file and the place of its fault', async () => {
     const folder = folderOf({ ...files, 'wire/own.ts': `export default { find: { reed: () => 1 } };` });
     await expect(loadConfiguration(undefined, folder)).rejects.toMatchObject({
       faults: [expect.stringContaining('own.ts find.reed: unknown; there are ask, read')],
@@ -176,7 +179,7 @@ describe('service.dialect', () => {
     ).toThrow();
   });
 
-  it('that others could have written is not loaded, unless the configuration is named', async () => {
+  it('is not loaded if other users may write it, unless the configuration is named', async () => {
     const folder = folderOf(files);
     chmodSync(path.join(folder, 'wire/own.ts'), 0o666);
     await expect(loadConfiguration(undefined, folder)).rejects.toThrow(/own\.ts is not loaded/);
@@ -211,14 +214,14 @@ describe('the cache of compiled files that another user may write to', () => {
 });
 
 describe('a configuration file that cannot be loaded', () => {
-  it('says where it was looked for, and how to name another', async () => {
+  it('is reported with the folder that was searched, and how to name another file', async () => {
     const folder = folderOf({});
     const error = await loadRefusal(folder);
     expect(error.message).toBe(`there is no sync.config.ts in ${folder}`);
     expect(error.remedy).toMatch(/--config.*SLOTSYNC_CONFIG/);
   });
 
-  it('says which files there are where there are several, unless one is named', async () => {
+  it('is reported with the candidates when a folder has several and none is named', async () => {
     const text = `export default ${JSON.stringify({ streams: { rooms: ROOMS } })};`;
     const folder = folderOf({ 'sync.config.ts': text, 'sync.config.js': text });
     const error = await loadRefusal(folder);
@@ -227,7 +230,7 @@ describe('a configuration file that cannot be loaded', () => {
     expect((await loadConfiguration('sync.config.js', folder)).streams).toHaveLength(1);
   });
 
-  it('says which named file is not there', async () => {
+  it('is reported with its path when it was named and does not exist', async () => {
     const folder = folderOf({});
     expect((await loadRefusal(folder, 'other.ts')).message).toBe(
       `there is no configuration file ${path.join(folder, 'other.ts')}`,
@@ -273,28 +276,28 @@ describe('a configuration file that cannot be loaded', () => {
       "import 'words-of-nobody';",
       /: Cannot find module 'words-of-nobody'$/,
     ],
-    ['what is thrown and no error', 'sync.config.ts', 'throw "no tenant";', /: no tenant$/],
+    ['a thrown value that is no error', 'sync.config.ts', 'throw "no tenant";', /: no tenant$/],
     [
       'a property that throws',
       'sync.config.ts',
       'export default { get streams() { throw new Error("none"); } };',
       /: none$/,
     ],
-  ])('names %s, in one line', async (_, name, text, message, faults: string[] = []) => {
+  ])('is reported in one line that names %s', async (_, name, text, message, faults: string[] = []) => {
     const error = await loadRefusal(folderOf({ [name]: text }));
     expect(error.message).toMatch(message);
     expect(error.faults).toEqual(faults);
     expect(error.message).not.toContain('\n');
   });
 
-  it('names what awaits without end, after a while', async () => {
+  it('is reported when its top level still awaits a promise after the timeout', async () => {
     const folder = folderOf({ 'sync.config.ts': 'await new Promise(() => undefined);\nexport default {};' });
     await expect(loadConfiguration(undefined, folder, 50)).rejects.toThrow(
       'sync.config.ts cannot be loaded: it still waits for something after 0.05 s',
     );
   });
 
-  it('names a folder', async () => {
+  it('is reported when it is a folder', async () => {
     const folder = folderOf({ 'sync.config.ts/nothing': '' });
     expect((await loadRefusal(folder)).message).toBe(`${path.join(folder, 'sync.config.ts')} is a folder`);
   });
@@ -313,15 +316,15 @@ describe('a configuration file that cannot be loaded', () => {
     ['a string', 'export default "rooms";'],
     ['a function', 'export default () => ({});'],
     ['a class', 'export default class Rooms {}'],
-  ])('exports %s: the message says what it needs', async (_, text) => {
+  ])('is reported with the export that is needed when it exports %s', async (_, text) => {
     const error = await loadRefusal(folderOf({ 'sync.config.ts': text }));
     expect(error.message).toBe('sync.config.ts exports no configuration');
     expect(error.remedy).toContain('export default defineConfig({');
   });
 });
 
-describe('a configuration with faults', () => {
-  it('is refused with all of them at once, each with its path and what to write', () => {
+describe('the check of a configuration', () => {
+  it('reports all faults at once, each with its path and what to write', () => {
     const error = refusal({
       schedule: { nightly: 5 },
       streams: {
@@ -367,7 +370,7 @@ describe('a configuration with faults', () => {
     });
   });
 
-  it('unknown words are reported, with those that were probably meant', () => {
+  it('reports unknown keys with the keys that were probably meant', () => {
     const { faults } = refusal({
       shedule: { nightly: '0 2 * * *' },
       streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, paintwork: 'red', window: {} } },
@@ -390,7 +393,7 @@ describe('a configuration with faults', () => {
     ]);
   });
 
-  it('a schedule that cannot be followed is reported, with the time zone that was probably meant', () => {
+  it('reports a schedule that cannot be followed, and the time zone that was probably meant', () => {
     const schedule = { nightly: '0 2', timezone: 'Europe/Stokholm' };
     expect(refusal({ schedule, streams: { rooms: ROOMS } }).faults).toEqual([
       "schedule.nightly: '0 2' does not have the five fields minute, hour, day, month, weekday",
@@ -398,7 +401,7 @@ describe('a configuration with faults', () => {
     ]);
   });
 
-  it('a time to verify that never comes is reported', () => {
+  it('reports a time to verify that never comes', () => {
     const verifying = (after: string, more = {}) =>
       refusal({ verify: { after }, streams: { rooms: ROOMS }, ...more }).faults;
     expect(verifying('0 2')).toEqual([
@@ -415,7 +418,7 @@ describe('a configuration with faults', () => {
     });
   });
 
-  it('schedules of streams: one that never occurs is reported, and what the others leave undone', () => {
+  it('reports a stream schedule that never occurs, and a nightly schedule that is missing or unused', () => {
     const faults = (schedule: object | undefined, ...own: (string | undefined)[]) =>
       refusal({
         schedule,
@@ -435,7 +438,7 @@ describe('a configuration with faults', () => {
     ]);
   });
 
-  it('schedules of streams: those of one pattern are one, in the time zone of the nightly one', () => {
+  it('merges stream schedules of one pattern, in the time zone of the nightly one', () => {
     const configuration = checkConfiguration({
       schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' },
       streams: {
@@ -452,7 +455,7 @@ describe('a configuration with faults', () => {
     ]);
   });
 
-  it('freshness: a question that cannot be asked is reported, and a stream without one has the configuration’s', () => {
+  it('reports an incomplete `freshness`, and applies the common `freshness` to the other streams', () => {
     const faults = (freshness: object, ofStream?: object) =>
       refusal({ freshness, streams: { rooms: { ...ROOMS, freshness: ofStream } } }).faults;
     const query = 'SELECT max(finished_at) FROM etl.load_log';
@@ -477,7 +480,7 @@ describe('a configuration with faults', () => {
     ]);
   });
 
-  it('freezes are times by the clock of the schedule, of the streams that are named or of all', () => {
+  it('reads freezes in the time zone of the schedule, for the named streams or for all', () => {
     const { freezes } = checkConfiguration({
       schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' },
       freeze: [
@@ -515,7 +518,7 @@ describe('a configuration with faults', () => {
       "freeze.0.from: '2026-02-30' is neither a day nor an ISO time",
     ],
     ['names no stream', { streams: ['room'] }, "freeze.0.streams: no stream 'room'; there are: rooms"],
-  ])('a freeze that %s is refused', (_, change, fault) => {
+  ])('refuses a freeze that %s', (_, change, fault) => {
     const freeze = [{ from: '2026-05-25', to: '2026-06-07', reason: 'exam weeks', ...change }];
     expect(refusal({ freeze, streams: { rooms: ROOMS } }).faults).toEqual([fault]);
   });
@@ -524,7 +527,7 @@ describe('a configuration with faults', () => {
     ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
     ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],
     ['streams that are no object', { streams: [ROOMS] }, 'streams: an object: stream name to declaration'],
-  ])('for example %s', (_, exported, fault) => {
+  ])('refuses %s', (_, exported, fault) => {
     const error = refusal(exported);
     expect(error.message).toBe('sync.config.ts has 1 fault');
     expect(error.faults).toEqual([fault]);
@@ -669,11 +672,11 @@ describe('a configuration with faults', () => {
       section({ service: { prefix: '/v1/../admin' } }),
       "service.prefix: a path such as '/v1', or '' for none",
     ],
-  ])('%s is refused, with its place', (_, exported, fault) => {
+  ])('refuses %s, with its place', (_, exported, fault) => {
     expect(refusal(exported).faults).toEqual([fault]);
   });
 
-  it('a column, a field and a lookup may be called constructor', () => {
+  it('accepts a column, a field and a lookup called constructor', () => {
     const fields = { constructor: { column: 'constructor', lookup: 'constructor' } };
     const { streams } = checkConfiguration({
       ...stream({ key: 'constructor', externalId: 'room_{constructor}', fields }),
@@ -685,7 +688,7 @@ describe('a configuration with faults', () => {
     });
   });
 
-  it('names, templates, references and circles are reported together', () => {
+  it('reports faults of names, templates, references and circles together', () => {
     const { faults } = refusal({
       streams: {
         rooms: rooms({
@@ -721,7 +724,7 @@ it('a configuration whose values have other types: these faults are reported bef
   ]);
 });
 
-describe('reservations', () => {
+describe('the reservations of a configuration', () => {
   const BOOKINGS = { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', begin: 'b', end: 'e' };
   const check = (reservations: SlotsyncConfig['reservations']) =>
     checkConfiguration({ streams: { rooms: ROOMS }, reservations }).reservations;
@@ -768,7 +771,7 @@ describe('reservations', () => {
       { ...BOOKINGS, window: { pastDays: 0, futureDays: 0 } },
       'reservations.window: is empty: one of both must be above 0',
     ],
-  ])('the place of a fault is reported: %j', (reservations, fault) => {
+  ])('are refused with the place of the fault: %j', (reservations, fault) => {
     expect(faultsOf(reservations)).toContainEqual(expect.stringContaining(fault));
   });
 });

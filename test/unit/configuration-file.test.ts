@@ -1,17 +1,17 @@
-// The file that init writes means the same names, however a mirror and a service name things.
+// Names of the mirror and the service survive in the file that init writes.
 import { runInThisContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { renderConfiguration, quote, renderServiceTypes } from '../../src/sync/init/configuration-file.js';
 
-/** The file's export; the file is JavaScript but for its import. */
+/** Evaluates the exported object. The file is JavaScript except for its import. */
 function evaluate(text: string): unknown {
   const [, exported = ''] = text.split(/^export default defineConfig/m);
   return runInThisContext(exported);
 }
 
-/** Any text but NUL, which PostgreSQL does not have in names, and `__proto__`, which a configuration does not take; often with what is written otherwise. */
+/** Any text except NUL, which names in PostgreSQL cannot have, and `__proto__`, which a configuration refuses. Often has characters that are escaped. */
 const name = fc
   .array(
     fc.oneof(
@@ -50,8 +50,8 @@ const name = fc
 const trimmed = name.filter((text) => text === text.trim());
 const bare = name.map((text) => text.replaceAll(/[{}]/g, 'x'));
 
-describe('names in a written configuration', () => {
-  it('are read as they are', () => {
+describe('the configuration that init writes', () => {
+  it('is read back with the same names, whatever they contain', () => {
     const names = fc.record({
       schema: name,
       table: name,
@@ -121,7 +121,7 @@ describe('names in a written configuration', () => {
     );
   });
 
-  it('are TypeScript of one line each', () => {
+  it('has each name of the service on one line of TypeScript', () => {
     fc.assert(
       fc.property(name, name, (extId, title) => {
         const field = { id: '1', extId, name: title, types: [], filled: 0 };

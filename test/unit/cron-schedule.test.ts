@@ -1,4 +1,4 @@
-// The occurrences of a schedule, the two nights on which clocks change included.
+// Occurrences of a schedule, also in the two nights in which clocks change.
 import { describe, expect, it } from 'vitest';
 import { findPatternFault, latestDue, nextDue } from '../../src/time/cron-schedule.js';
 import { countProcessorTime } from '../support/wait.js';
@@ -6,7 +6,7 @@ import { countProcessorTime } from '../support/wait.js';
 const STOCKHOLM = { pattern: '30 2 * * *', timezone: 'Europe/Stockholm' };
 const at = (text: string) => new Date(text);
 
-/** The moments between two times, asked for one after the other. */
+/** Returns the occurrences between two times, each found from the one before. */
 function moments(schedule: typeof STOCKHOLM, from: string, to: string): string[] {
   const found: string[] = [];
   for (let due = nextDue(schedule, at(from)); due < at(to); due = nextDue(schedule, due))
@@ -14,8 +14,8 @@ function moments(schedule: typeof STOCKHOLM, from: string, to: string): string[]
   return found;
 }
 
-describe('a night at 02:30 in Stockholm', () => {
-  it('comes an hour later on the wall when the clock leaves 02:30 out', () => {
+describe('a nightly schedule at 02:30 in Stockholm', () => {
+  it('occurs at 03:30 when the clock skips 02:30', () => {
     expect(moments(STOCKHOLM, '2026-03-28T00:00:00Z', '2026-03-31T00:00:00Z')).toEqual([
       '2026-03-28T01:30:00.000Z', // 02:30
       '2026-03-29T01:30:00.000Z', // 03:30: there is no 02:30
@@ -23,7 +23,7 @@ describe('a night at 02:30 in Stockholm', () => {
     ]);
   });
 
-  it('comes once when the clock shows 02:30 twice', () => {
+  it('occurs once when the clock shows 02:30 twice', () => {
     expect(moments(STOCKHOLM, '2026-10-24T00:00:00Z', '2026-10-27T00:00:00Z')).toEqual([
       '2026-10-24T00:30:00.000Z',
       '2026-10-25T00:30:00.000Z', // the first 02:30
@@ -37,7 +37,7 @@ describe('a night at 02:30 in Stockholm', () => {
     ['2026-10-25T01:10:00Z', '2026-10-26T01:30:00.000Z'], // between the two
     ['2026-10-25T01:30:00Z', '2026-10-26T01:30:00.000Z'],
     ['2026-03-29T01:10:00Z', '2026-03-29T01:30:00.000Z'], // in the hour after the gap
-  ])('after %s is at %s, wherever one starts to ask', (after, due) => {
+  ])('occurs after %s next at %s', (after, due) => {
     expect(nextDue(STOCKHOLM, at(after)).toISOString()).toBe(due);
   });
 });
@@ -45,7 +45,7 @@ describe('a night at 02:30 in Stockholm', () => {
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 const AROUND = 2 * DAY;
-/** Times to ask from, around a change: often near it, where its hours are; seldom on the days beside it. */
+/** Offsets of starting times from a clock change: dense near the change, sparse on the days beside it. */
 const STARTS = [
   ...Array.from({ length: 16 }, (_, at) => (at - 8) * 30 * MINUTE),
   ...Array.from({ length: 16 }, (_, at) => (at - 8) * 180 * MINUTE),
@@ -57,7 +57,7 @@ const clockOf = (timeZone: string) => {
   return (atMs: number) => format.format(atMs);
 };
 
-/** When the offset of a zone changed in a year, to the hour. */
+/** Returns when the offset of a zone changed in a year, to the hour. */
 function changesOf(show: (atMs: number) => string, year: number): number[] {
   const offset = (atMs: number) => Date.parse(`${show(atMs).replace(' ', 'T')}Z`) - atMs;
   const hours = Array.from({ length: 366 * 24 }, (_, hour) => Date.UTC(year, 0, 1) + hour * 60 * MINUTE);
@@ -65,7 +65,7 @@ function changesOf(show: (atMs: number) => string, year: number): number[] {
   return hours.filter((_, at) => at > 0 && offsets[at] !== offsets[at - 1]);
 }
 
-/** When the clock shows each minute of the days around a change first; what it leaves out is not in it. */
+/** Returns when the clock first shows each minute of the days around a change. Skipped minutes are missing. */
 function minutesAround(show: (atMs: number) => string, change: number): Map<string, number> {
   const first = new Map<string, number>();
   for (let atMs = change - AROUND; atMs < change + AROUND; atMs += 5 * MINUTE)
@@ -81,10 +81,10 @@ describe.each([
   ['America/Havana', [2026], 2], // at midnight
   ['Asia/Kathmandu', [1985], 1], // by a quarter of an hour
   ['Pacific/Apia', [2011], 3], // once by a day
-] as const)('schedule: clock changes of %s', (timezone, years, changesOfYear) => {
+] as const)('a daily schedule around the clock changes of %s', (timezone, years, changesOfYear) => {
   const show = clockOf(timezone);
 
-  it('every day has one occurrence, at its time where the clock shows it, wherever one starts to ask', () => {
+  it('occurs once a day, at its time if the clock shows it, from any starting time', () => {
     const changes = years.flatMap((year) => changesOf(show, year));
     expect(changes).toHaveLength(years.length * changesOfYear);
     for (const change of changes) {
@@ -111,7 +111,7 @@ describe.each([
   });
 });
 
-it('schedule: a pattern of every hour goes on in both hours of a clock that is put back', () => {
+it('an hourly schedule occurs in both hours when the clock is put back', () => {
   const hourly = { pattern: '30 * * * *', timezone: 'Europe/Stockholm' };
   expect(moments(hourly, '2026-10-24T23:00:00Z', '2026-10-25T03:00:00Z')).toEqual([
     '2026-10-24T23:30:00.000Z',
@@ -121,7 +121,7 @@ it('schedule: a pattern of every hour goes on in both hours of a clock that is p
   ]);
 });
 
-it('schedule: what half an hour leaves out comes in order with what it does not', () => {
+it('a schedule keeps the order of its times when the clock skips half an hour', () => {
   const often = { pattern: '0,20,40 2 * * *', timezone: 'Australia/Lord_Howe' };
   expect(moments(often, '2026-10-03T00:00:00Z', '2026-10-04T00:00:00Z')).toEqual([
     '2026-10-03T15:30:00.000Z', // 02:30 in the place of 02:00
@@ -130,15 +130,15 @@ it('schedule: what half an hour leaves out comes in order with what it does not'
   ]);
 });
 
-describe('the latest moment that is due', () => {
+describe('the latest due time of a schedule', () => {
   const nightly = { pattern: '0 2 * * *', timezone: 'UTC' };
 
   it.each([
-    ['none yet', '2026-05-01T02:00:00Z', '2026-05-02T01:59:59Z', undefined],
-    ['this very moment', '2026-05-01T02:00:00Z', '2026-05-02T02:00:00Z', '2026-05-02T02:00:00.000Z'],
-    ['one of several', '2026-05-01T02:00:00Z', '2026-05-20T12:00:00Z', '2026-05-20T02:00:00.000Z'],
-    ['registered after it', '2026-05-20T02:00:01Z', '2026-05-20T12:00:00Z', undefined],
-  ])('is %s', (_, since, now, due) => {
+    ['none has occurred', '2026-05-01T02:00:00Z', '2026-05-02T01:59:59Z', undefined],
+    ['one occurs now', '2026-05-01T02:00:00Z', '2026-05-02T02:00:00Z', '2026-05-02T02:00:00.000Z'],
+    ['several have occurred', '2026-05-01T02:00:00Z', '2026-05-20T12:00:00Z', '2026-05-20T02:00:00.000Z'],
+    ['registered after the occurrence', '2026-05-20T02:00:01Z', '2026-05-20T12:00:00Z', undefined],
+  ])('is the last occurrence since the registration: %s', (_, since, now, due) => {
     expect(latestDue(nightly, at(since), at(now))?.toISOString()).toBe(due);
   });
 
@@ -153,7 +153,7 @@ describe('the latest moment that is due', () => {
     expect(spentMs()).toBeLessThan(3000);
   });
 
-  it('is found years back', () => {
+  it('is found although the pattern occurs only every four years', () => {
     const leap = { pattern: '0 0 29 2 *', timezone: 'UTC' };
     expect(latestDue(leap, at('2023-01-01T00:00:00Z'), at('2027-01-01T00:00:00Z'))?.toISOString()).toBe(
       '2024-02-29T00:00:00.000Z',
@@ -161,7 +161,7 @@ describe('the latest moment that is due', () => {
   });
 });
 
-describe('a pattern', () => {
+describe('a cron pattern', () => {
   it.each([
     ['0 0 31 2 *', "'0 0 31 2 *' never occurs: none of its months has that day"],
     ['0 0 31 2,4 *', "'0 0 31 2,4 *' never occurs: none of its months has that day"],
@@ -170,12 +170,12 @@ describe('a pattern', () => {
     ['H 2 * * *', "'H 2 * * *' does not have the five fields minute, hour, day, month, weekday"],
     ['60 2 * * *', expect.stringMatching(/^'60 2 \* \* \*' cannot be read: .*60.*0-59/)],
     ['x 2 * * *', expect.stringMatching(/^'x 2 \* \* \*' cannot be read: .*x/)],
-  ])('%s is refused with its fault', (pattern, fault) => {
+  ])('is refused with its fault: %s', (pattern, fault) => {
     expect(findPatternFault(pattern)).toEqual(fault);
   });
 
   it.each(['0 2 * * *', '0 0 29 2 *', '0 2 * * MON-FRI', '*/5 0-4 1,15 * *', '0 0 L * *', '0 2 * * THU'])(
-    '%s can be followed',
+    'is accepted: %s',
     (pattern) => {
       expect(findPatternFault(pattern)).toBeUndefined();
     },

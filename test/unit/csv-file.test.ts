@@ -24,7 +24,7 @@ async function writeAndRead(rows: readonly Record<string, string>[]) {
   return readCsvFile(file, ['key', 'name']).map(({ values }) => values);
 }
 
-it('csv: any text comes back as it was written', async () => {
+it('a CSV file returns any text as it was written', async () => {
   const text = fc.string({ unit: 'grapheme', minLength: 1 });
   const rows = fc.array(fc.record({ key: text, name: text }), { minLength: 1, maxLength: 5 });
   await fc.assert(
@@ -52,14 +52,14 @@ it('csv: any text comes back as it was written', async () => {
   expect(await writeAndRead(given)).toEqual(given);
 });
 
-it('csv: a cell that a spreadsheet would compute is written as text', async () => {
+it('a CSV file marks a cell that a spreadsheet would compute as text', async () => {
   await writeAndRead([{ key: '=HYPERLINK("http://x")', name: '+1' }]);
   const text = readFileSync(file, 'utf8');
   expect(text).toBe('\uFEFFkey,name\n"\'=HYPERLINK(""http://x"")",\'+1\n');
 });
 
 it.each(['=1+1', '+1', '-1', '@x', '＝1+1', '＋1', '－1', '＠x', ' =1+1', '"=1+1"'])(
-  'csv: %s is text also behind a semicolon and a tab, and as any other sign',
+  'a CSV file marks %s as text, also after a semicolon, a tab or a line break',
   async (formula) => {
     const keys = [formula, `a;${formula}`, `a\t${formula}`, `a\r${formula}`, `a\n${formula}`];
     expect(await writeAndRead(keys.map((key) => ({ key, name: 'x' })))).toEqual(
@@ -72,14 +72,14 @@ it.each(['=1+1', '+1', '-1', '@x', '＝1+1', '＋1', '－1', '＠x', ' =1+1', '"
   },
 );
 
-it('csv: a line is a row, whatever its cells hold', async () => {
+it('a CSV file has one line for each row, whatever its cells contain', async () => {
   await writeAndRead([{ key: AWKWARD, name: AWKWARD }]);
   const text = readFileSync(file, 'utf8');
   expect(text.split('\n')).toHaveLength(3);
   expect(text).not.toMatch(OBEYED);
 });
 
-it('file: its owner alone reads it, and the former one stays until it is complete', async () => {
+it('a CSV file is readable by its owner only, and replaces the former file when it is complete', async () => {
   writeFileSync(file, 'former', { mode: 0o644 });
   const csv = await openCsvFile(file, ['key']);
   await csv.write([{ key: 'a' }]);
@@ -91,7 +91,7 @@ it('file: its owner alone reads it, and the former one stays until it is complet
   expect(readdirSync(folder)).toEqual([path.basename(file)]);
 });
 
-it('file: a symbolic link is not followed, and nothing but a file is replaced', async () => {
+it('a CSV file follows no symbolic link, and replaces only an ordinary file', async () => {
   const target = path.join(folder, 'target');
   const link = path.join(folder, 'link.csv');
   writeFileSync(target, 'untouched');
@@ -113,7 +113,7 @@ it('file: a symbolic link is not followed, and nothing but a file is replaced', 
   rmSync(target);
 });
 
-it('csv: what a spreadsheet of another country saves is read, with the line of each row', () => {
+it('a CSV file with semicolons and CRLF is read, with the line of each row', () => {
   writeFileSync(file, 'name;key\r\n"a;b";1\r\n\r\n;\r\nc,d;2\r\n');
   expect(readCsvFile(file, ['key', 'name'])).toEqual([
     { line: 2, values: { name: 'a;b', key: '1' } },
@@ -126,7 +126,7 @@ it('csv: the line of a row is where it ends, also behind cells of several lines'
   expect(readCsvFile(file, ['key', 'name']).map(({ line }) => line)).toEqual([3, 6, 8]);
 });
 
-it('csv: a file that is no table, or lacks a column, or cannot be written is one error that names it', async () => {
+it('a CSV file that cannot be read or written is named in the error', async () => {
   writeFileSync(file, 'key,other\n1,2\n');
   expect(() => readCsvFile(file, ['key', 'name'])).toThrow(`${file} has no column name`);
   writeFileSync(file, '');

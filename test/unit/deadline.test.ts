@@ -4,13 +4,13 @@ import { settleAmidCollections } from '../support/garbage.js';
 
 const never = () => new Promise<never>(() => undefined);
 
-it('deadline: it passes although garbage is collected and the work does not listen', async () => {
+it('a deadline passes although garbage is collected and the work ignores its signal', async () => {
   const { signal } = new AbortController();
   const ended = await settleAmidCollections(withDeadline({ ms: 100, signal }, never));
   expect(ended).toMatchObject({ status: 'rejected', reason: expect.any(TimeoutError) });
 });
 
-it('deadline: the work is aborted with the reason of the caller’s signal, when it aborts or has aborted', async () => {
+it('a deadline aborts the work with the reason of the caller’s signal', async () => {
   const caller = new AbortController();
   const reason = new Error('the worker is stopping');
   const signals: AbortSignal[] = [];
@@ -26,7 +26,7 @@ it('deadline: the work is aborted with the reason of the caller’s signal, when
   expect(signals.map((signal) => signal.reason as unknown)).toEqual([reason, reason]);
 });
 
-it('deadline: after its end it aborts nothing, neither at its time nor with the caller’s signal', async () => {
+it('a deadline that has ended aborts nothing, neither at its time nor by the caller’s signal', async () => {
   const caller = new AbortController();
   const deadline = openDeadline({ ms: 1, signal: caller.signal });
   expect(await deadline.within(Promise.resolve('done'))).toBe('done');

@@ -1,11 +1,11 @@
-// The decision of a plan, a poll and `explain` about one key, as one table.
+// Operations that a plan, a poll and `explain` decide on for one key, as a table.
 import { describe, expect, it } from 'vitest';
 import { decideOperation, parseMark } from '../../src/sync/object/decide-operation.js';
 
 const ROW = '7';
 const mark = (text: string) => parseMark(text);
 
-describe('a decision about a key', () => {
+describe('the operation for a key', () => {
   it.each([
     // row, record, decision, forced
     ['no row', undefined, 'ended', 'ended'],
@@ -45,7 +45,7 @@ describe('a decision about a key', () => {
     ['row', 'shared:n:', 'retry', 'retry'],
     ['row', 'reserved:a:', 'retry', 'retry'],
     ['row', 'unretired:a:', 'retry', 'retry'],
-  ])('%s, record %s: %s, and %s when forced', (row, record, decision, forced) => {
+  ])('is decided by row and record: %s, record %s: %s, when forced %s', (row, record, decision, forced) => {
     const hash = row === 'row' ? ROW : undefined;
     const known = record === undefined ? undefined : mark(record);
     expect(decideOperation(hash, known)).toBe(decision);

@@ -1,4 +1,4 @@
-// The fate of a failed attempt, as a table.
+// Actions after a failed attempt, as a table.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../src/errors/error-catalogue.js';
@@ -11,7 +11,7 @@ const RETRY = failure('service_failed');
 const DEFER = failure('claimed');
 const DEAD = failure('refused');
 
-describe('a failed attempt', () => {
+describe('the action after a failed attempt', () => {
   it.each<[string, Partial<FailedAttempt>, ReturnType<typeof decideRetry>]>([
     ['first failure', { error: RETRY }, { action: 'retry', afterMs: 1000 }],
     ['third failure', { error: RETRY, attemptsMade: 2 }, { action: 'retry', afterMs: 4000 }],
@@ -21,7 +21,7 @@ describe('a failed attempt', () => {
     ['unclassified error', { error: new TypeError('x') }, { action: 'retry', afterMs: 1000 }],
     ['permanent error', { error: DEAD }, { action: 'fail' }],
     [
-      'a quota that others use',
+      'throttled because others use the quota',
       { error: failure('throttled'), attemptsMade: 8 },
       { action: 'defer', afterMs: 5000 },
     ],
@@ -54,7 +54,7 @@ describe('a failed attempt', () => {
     ],
     ['interrupted', { error: RETRY, attemptsMade: 8, isInterrupted: true }, { action: 'return', afterMs: 0 }],
     ['interrupted, permanent error', { error: DEAD, isInterrupted: true }, { action: 'return', afterMs: 0 }],
-  ])('%s', (_, failed, expected) => {
+  ])('is decided: %s', (_, failed, expected) => {
     expect(decideRetry({ error: RETRY, attemptsMade: 0, ...failed }, () => 0.5)).toEqual(expected);
   });
 });
@@ -65,7 +65,7 @@ describe('the delay of a retry', () => {
     expect(delays).toEqual([1, 2, 4, 8, 16, 32, 60, 60, 60].map((seconds) => seconds * 1000));
   });
 
-  it('is whole, and spread by half to either side', () => {
+  it('is an integer, spread by ±50 %', () => {
     expect([0, 0.25, 0.999].map((random) => retryDelayMs(3, () => random))).toEqual([2000, 3000, 5996]);
     const anyRandom = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
     fc.assert(

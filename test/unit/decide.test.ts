@@ -1,5 +1,5 @@
 // Guarantee 6
-// The decision whether an operation of a plan is sent, and the gate that keeps it back otherwise, as one table.
+// Decides whether an operation of a plan is sent, and which gate keeps it back otherwise.
 import { describe, expect, it } from 'vitest';
 import type { LimitedOperation, LoadFacts } from '../../src/state/schema.js';
 import type { PlanGate } from '../../src/state/streams.js';
@@ -8,7 +8,7 @@ import { resolve, rooms, type Declaration } from './declare.js';
 
 const stream = (limits: Declaration['limits'] = {}) => resolve({ rooms: rooms({ limits }) });
 
-/** A closed gate of retirements that nobody has answered. */
+/** A closed gate of deactivations without an answer of an operator. */
 const gate = (changes: Partial<PlanGate> = {}): PlanGate => ({
   operation: 'retire',
   reason: 'limit',
@@ -20,7 +20,7 @@ const gate = (changes: Partial<PlanGate> = {}): PlanGate => ({
   ...changes,
 });
 
-/** The facts of the stream, and of a plan. */
+/** Facts of the stream and of a plan. */
 type Given = Partial<Omit<Weighed, 'standing'>> & Partial<Weighed['standing']>;
 
 /** Eleven deactivations in a hundred records: one more than the limit of the configuration's default. */
@@ -64,11 +64,11 @@ const update = { operation: 'update', count: 3 } as const;
 const create = { operation: 'create', count: 3 } as const;
 const FEW = { count: 2, percent: 2 };
 
-describe('decision: what stops an operation before any limit does', () => {
+describe('the decision about an operation, before any limit', () => {
   it.each<[string, Given, string]>([
     ['a freeze', { frozen: 'exams' }, '* frozen'],
-    ['a freeze, also of one record', { frozen: 'exams', count: 1 }, '* frozen'],
-    ['a freeze, also of a first filling', { frozen: 'exams', ...create, accepted: 0 }, '* frozen'],
+    ['a freeze, even for one record', { frozen: 'exams', count: 1 }, '* frozen'],
+    ['a freeze, even for a first filling', { frozen: 'exams', ...create, accepted: 0 }, '* frozen'],
     ['a freeze rather than an empty source', { frozen: 'exams', ...EMPTY }, '* frozen'],
     ['a freeze rather than doubt about the mirror', { frozen: 'exams', load: LOAD }, '* frozen'],
     ['a freeze, whatever was approved', { frozen: 'exams', ...approved(11) }, '* frozen'],
@@ -79,23 +79,27 @@ describe('decision: what stops an operation before any limit does', () => {
     ],
     ['an empty source', { ...EMPTY, count: 1 }, 'retire empty_source'],
     ['an empty source, whatever was approved', { ...EMPTY, ...approved(11) }, 'retire empty_source'],
-    ['an empty source, also what was let go', { ...EMPTY, count: 2, released: 2 }, 'retire empty_source'],
+    [
+      'an empty source, although records were released',
+      { ...EMPTY, count: 2, released: 2 },
+      'retire empty_source',
+    ],
     [
       'a freeze of the stream that has the object',
       { operation: 'overwrite', count: 1, formerStreams: { spaces: 1 }, isFormerFrozen: true },
       'overwrite owned_by_former_stream',
     ],
     ['an empty source rather than doubt', { ...EMPTY, mirrorChange: RESTORED }, 'retire empty_source'],
-  ])('%s', (_, given, expected) => {
+  ])('holds the operation because of %s', (_, given, expected) => {
     expect(verdictOf(given, { retire: { count: 1000, percent: 100 } })).toBe(expected);
   });
 
-  it('says why the stream is frozen', () => {
+  it('names the reason of the freeze', () => {
     expect(factsOf({ frozen: 'exams' })).toEqual({ accepted: 100, message: 'exams' });
   });
 });
 
-describe('decision: a part of a stream is kept back by the gates that a whole plan left closed', () => {
+describe('the decision about a part of a stream, after a whole plan', () => {
   const refused = gate({ operation: '*', reason: 'refused', count: 50 });
   const forbidden = gate({ operation: 'update', reason: 'forbidden' });
   const limited = gate({ operation: 'update', count: 30 });
@@ -120,13 +124,13 @@ describe('decision: a part of a stream is kept back by the gates that a whole pl
       'sent',
     ],
     ['refused before limit', { ...update, gates: [limited, refused] }, '* refused', 'sent'],
-  ])('%s', (_, given, ofPart, ofWhole) => {
+  ])('follows a gate that is still closed: %s', (_, given, ofPart, ofWhole) => {
     const limits = { update: { count: 5, percent: 5 }, create: { count: 5, percent: 5 } };
     expect(verdictOf({ ...given, isWhole: false }, limits)).toBe(ofPart);
     expect(verdictOf({ ...given, isWhole: true }, limits)).toBe(ofWhole);
   });
 
-  it('is kept back by refusals of single keys since the last whole plan', () => {
+  it('holds the part after too many refusals of single keys since the last whole plan', () => {
     const refusals = { answered: 60, refused: 51, code: 'refused_400', message: 'no', allowed: 0 };
     expect(verdictOf({ ...update, ...PART, refusals })).toBe('* refused');
     expect(factsOf({ ...update, ...PART, refusals })?.refused).toEqual({
@@ -140,13 +144,13 @@ describe('decision: a part of a stream is kept back by the gates that a whole pl
     expect(verdictOf({ ...update, refusals })).toBe('sent');
   });
 
-  it('says what the batch has met that closed the gate', () => {
+  it('repeats the facts of the batch that closed the gate', () => {
     const facts = { accepted: 0, message: 'no right' };
     const gates = [{ ...forbidden, facts }];
     expect(factsOf({ ...update, ...PART, gates })).toEqual(facts);
   });
 
-  it('is weighed with what the gate keeps back, and says so', () => {
+  it('counts held records against the limit, and reports them', () => {
     expect(factsOf({ ...update, ...PART, gates: [limited] }, { update: FEW })).toEqual({
       accepted: 100,
       held: 30,
@@ -154,34 +158,34 @@ describe('decision: a part of a stream is kept back by the gates that a whole pl
     });
   });
 
-  it('uses no approval: the whole sync that the approval starts does', () => {
+  it('uses no approval, because the whole sync that an approval starts uses it', () => {
     const given = { ...update, ...approved(30, { operation: 'update', count: 30 }) };
     expect(verdictOf({ ...given, ...PART }, { update: FEW })).toBe('update limit');
     expect(verdictOf(given, { update: FEW })).toBe('exempt');
   });
 });
 
-describe('decision: a rejection of what the service refuses', () => {
+describe('the decision after an operator has rejected a gate', () => {
   const rejected = gate({ operation: '*', reason: 'refused', isRejected: true });
-  it('keeps back the rest of the stream from a whole plan, too', () => {
+  it('holds the whole stream if the gate was closed for refusals', () => {
     expect(verdictOf({ ...update, gates: [rejected] })).toBe('* refused');
     expect(verdictOf({ ...update, gates: [{ ...rejected, isRejected: false }] })).toBe('sent');
   });
-  it('does not when a right is missing: the next whole plan sees whether the right was given', () => {
+  it('sends a whole plan if the gate was closed for a missing right', () => {
     expect(verdictOf({ ...update, gates: [{ ...rejected, reason: 'forbidden' }] })).toBe('sent');
   });
-  it('says nothing of what is within its limit by now', () => {
+  it('sends deactivations that are within their limit by now', () => {
     expect(verdictOf({ count: 10, gates: [gate({ isRejected: true })] })).toBe('sent');
     expect(verdictOf({ gates: [gate({ isRejected: true })] })).toBe('retire limit');
   });
 });
 
-describe('decision: doubt about the mirror', () => {
+describe('the decision while the mirror is in doubt', () => {
   it.each<[string, Given, string]>([
     ['a load that is not recent', { load: LOAD }, 'stale'],
     ['another mirror than before', { mirrorChange: RESTORED }, 'restored'],
     ['both', { load: LOAD, mirrorChange: RESTORED }, 'stale'],
-  ])('%s: one record of any operation waits, with a limit or without', (_, given, reason) => {
+  ])('holds even one record of any operation: %s', (_, given, reason) => {
     for (const operation of ['create', 'update', 'retire', 'overwrite', 'repair'] as const)
       for (const isWhole of [true, false])
         expect(verdictOf({ operation, count: 1, isWhole, ...given })).toBe(`${operation} ${reason}`);
@@ -190,17 +194,17 @@ describe('decision: doubt about the mirror', () => {
   it.each<[string, Given, string]>([
     ['another mirror', { mirrorChange: RESTORED }, 'exempt'],
     ['a load that is not recent', { load: LOAD }, 'create stale'],
-  ])('first filling from %s', (_, given, expected) => {
+  ])('exempts or holds the first filling: %s', (_, given, expected) => {
     expect(verdictOf({ ...create, accepted: 0, ...given })).toBe(expected);
   });
 
-  it('an approval opens it, for as many as it allows', () => {
+  it('sends as many records as an approval allows', () => {
     const given = { ...update, ...approved(3, { operation: 'update', reason: 'stale' }), load: LOAD };
     expect(verdictOf(given)).toBe('exempt');
     expect(verdictOf({ ...given, count: 4 })).toBe('update stale');
   });
 
-  it('says what is wrong', () => {
+  it('names the load, or the change of the mirror, as the reason', () => {
     const limit = { count: 0, percent: 0 };
     expect(factsOf({ ...update, load: LOAD })).toEqual({ accepted: 100, limit, load: LOAD });
     expect(factsOf({ ...update, mirrorChange: RESTORED })).toEqual({
@@ -211,8 +215,8 @@ describe('decision: doubt about the mirror', () => {
   });
 });
 
-describe('decision: limits', () => {
-  it('retirements and overwriting have one always, creates and updates where it is named', () => {
+describe('the decision about limits', () => {
+  it('always limits deactivations and overwrites, but creates and updates only if configured', () => {
     expect(verdictOf({})).toBe('retire limit');
     expect(verdictOf({ operation: 'overwrite' })).toBe('overwrite limit');
     expect(verdictOf({ operation: 'update', count: 100 })).toBe('sent');
@@ -229,17 +233,17 @@ describe('decision: limits', () => {
         [operation, 29, 29, false],
       ],
     ),
-  )('%s: %i of %i, beyond neither or only one of both figures: %s', (operation, count, accepted, isSent) => {
+  )('holds only beyond both figures: %s, %i of %i, sent: %s', (operation, count, accepted, isSent) => {
     const verdict = verdictOf({ operation, count, accepted }, { [operation]: { count: 5, percent: 20 } });
     expect(verdict).toBe(isSent ? 'sent' : `${operation} limit`);
   });
 
-  it('0 and 0 holds the first, and says beyond what', () => {
+  it('holds the first record at a limit of 0 and 0, and names the limit', () => {
     expect(verdictOf({ count: 1 }, { retire: { count: 0, percent: 0 } })).toBe('retire limit');
     expect(factsOf({})).toEqual({ accepted: 100, limit: { count: 10, percent: 10 } });
   });
 
-  it('the first filling is no mass change, and later limits do not count it; the second filling is one', () => {
+  it('exempts the first filling from the limit of creates, but not the second', () => {
     const limits = { create: { count: 1, percent: 0 } };
     expect(verdictOf({ ...create, accepted: 0 }, limits)).toBe('exempt');
     expect(verdictOf({ ...create, accepted: 1 }, limits)).toBe('create limit');
@@ -247,24 +251,28 @@ describe('decision: limits', () => {
   });
 });
 
-describe('decision: what was sent within a day counts with the rest', () => {
+describe('the decision after records were sent within a day', () => {
   it.each<[string, Given, string]>([
-    ['as many as the limit in all', { count: 1, accepted: 40, earlier: 9 }, 'sent'],
-    ['one more', { count: 1, accepted: 40, earlier: 10 }, 'retire limit'],
+    ['exactly the limit in total', { count: 1, accepted: 40, earlier: 9 }, 'sent'],
+    ['one more than the limit', { count: 1, accepted: 40, earlier: 10 }, 'retire limit'],
     // Retired records are not among the accepted ones any more; updated ones are.
     [
-      'retirements: the share is of all that there were',
+      'deactivations: a share of all records that there were',
       { count: 11, accepted: 189, earlier: 10 },
       'retire limit',
     ],
-    ['retirements: and not of what is left', { count: 11, accepted: 200, earlier: 10 }, 'sent'],
-    ['updates: the share is of those there are', { ...update, accepted: 130, earlier: 10 }, 'sent'],
-    ['updates: and of no more', { ...update, accepted: 129, earlier: 10 }, 'update limit'],
-  ])('%s', (_, given, expected) => {
+    [
+      'deactivations: not a share of the remaining records',
+      { count: 11, accepted: 200, earlier: 10 },
+      'sent',
+    ],
+    ['updates: a share of the present records', { ...update, accepted: 130, earlier: 10 }, 'sent'],
+    ['updates: not a share of more records', { ...update, accepted: 129, earlier: 10 }, 'update limit'],
+  ])('counts the sent records against the limit: %s', (_, given, expected) => {
     expect(verdictOf(given, { update: { count: 10, percent: 10 } })).toBe(expected);
   });
 
-  it('says how many', () => {
+  it('reports how many records were sent earlier', () => {
     expect(factsOf({ count: 1, accepted: 40, earlier: 10 })).toMatchObject({ earlier: 10 });
   });
 
@@ -274,27 +282,30 @@ describe('decision: what was sent within a day counts with the rest', () => {
     [61, 50, 0, 'retire limit'],
     [60, 50, 1, 'retire limit'],
     [50, 50, 20, 'sent'],
-  ])('%i retirements, %i of them let go once, after %i others: %s', (count, released, earlier, expected) => {
-    expect(verdictOf({ count, released, earlier, accepted: 90 })).toBe(expected);
-  });
+  ])(
+    'counts released records once: %i deactivations, %i released, %i earlier: %s',
+    (count, released, earlier, expected) => {
+      expect(verdictOf({ count, released, earlier, accepted: 90 })).toBe(expected);
+    },
+  );
 });
 
-describe('decision: an approval', () => {
+describe('the decision with an approval', () => {
   const exactly = { allowedDigest: 'these' };
   it.each<[string, Given, string]>([
-    ['as many as it allows', approved(11), 'exempt'],
-    ['fewer', approved(12), 'exempt'],
-    ['more', approved(10), 'retire limit'],
-    ['exactly these records', { ...approved(11, exactly), digest: 'these' }, 'exempt'],
-    ['others', { ...approved(11, exactly), digest: 'others' }, 'retire limit'],
+    ['as many as approved', approved(11), 'exempt'],
+    ['fewer than approved', approved(12), 'exempt'],
+    ['more than approved', approved(10), 'retire limit'],
+    ['exactly the approved records', { ...approved(11, exactly), digest: 'these' }, 'exempt'],
+    ['other records than approved', { ...approved(11, exactly), digest: 'others' }, 'retire limit'],
     [
-      'others, although fewer',
+      'other records than approved, although fewer',
       { ...approved(11, exactly), digest: 'others', count: 1, earlier: 20 },
       'retire limit',
     ],
-    ['of another operation', approved(11, { operation: 'update' }), 'retire limit'],
+    ['approval of another operation', approved(11, { operation: 'update' }), 'retire limit'],
     [
-      'of a gate of all operations, by operation',
+      'approval of all operations, counted by operation',
       approved(50, {
         operation: '*',
         reason: 'refused',
@@ -303,7 +314,7 @@ describe('decision: an approval', () => {
       'exempt',
     ],
     [
-      'of a gate of all operations that kept fewer of this one',
+      'approval of all operations, with fewer of this operation',
       approved(50, {
         operation: '*',
         reason: 'refused',
@@ -312,7 +323,7 @@ describe('decision: an approval', () => {
       'retire limit',
     ],
     [
-      'of a gate of all operations that kept none of this one',
+      'approval of all operations, with none of this operation',
       approved(50, {
         operation: '*',
         reason: 'refused',
@@ -321,21 +332,21 @@ describe('decision: an approval', () => {
       'retire limit',
     ],
     [
-      'that waits for writes of the stream',
+      'approval that waits for writes of the stream',
       { ...approved(11), hasUnsentWrites: true },
       'retire limit, approval kept',
     ],
-    ['for too few does not wait', { ...approved(10), hasUnsentWrites: true }, 'retire limit'],
-    ['that is not needed is not used', { ...approved(11), count: 10 }, 'sent'],
-  ])('%s', (_, given, expected) => {
+    ['approval for too few, which does not wait', { ...approved(10), hasUnsentWrites: true }, 'retire limit'],
+    ['approval that is not needed', { ...approved(11), count: 10 }, 'sent'],
+  ])('sends a plan only if it is within the approval: %s', (_, given, expected) => {
     expect(verdictOf(given)).toBe(expected);
   });
 
-  it('retirements within the limit wait for nothing here: the writes are asked about when the batch is sent', () => {
+  it('sends deactivations within the limit although writes are unsent', () => {
     expect(verdictOf({ count: 10, hasUnsentWrites: true })).toBe('sent');
   });
 
-  it('says what did not suffice, and what the approval waits for', () => {
+  it('reports an insufficient approval, or that an approval waits for writes', () => {
     expect(factsOf(approved(10))).toMatchObject({ approval: { allowed: 10, isOther: false } });
     expect(factsOf({ ...approved(11, exactly), digest: 'others' })).toMatchObject({
       approval: { allowed: 11, isOther: true },
@@ -345,7 +356,7 @@ describe('decision: an approval', () => {
     expect(waiting).not.toHaveProperty('approval');
   });
 
-  it('goes before that of all operations when it is of one', () => {
+  it('prefers the approval of one operation to the approval of all operations', () => {
     const ofAll = gate({
       operation: '*',
       reason: 'refused',
@@ -358,28 +369,31 @@ describe('decision: an approval', () => {
   });
 });
 
-describe('decision: objects of a stream that left the configuration', () => {
+describe('the decision about objects of a stream that left the configuration', () => {
   const taken = { operation: 'overwrite', count: 60, formerStreams: { spaces: 60 } } as const;
-  it('beyond the limit the gate names the stream', () => {
+  it('names the stream in a gate beyond the limit', () => {
     expect(verdictOf(taken)).toBe('overwrite owned_by_former_stream');
     expect(factsOf(taken)).toMatchObject({ formerStreams: { spaces: 60 } });
     expect(verdictOf({ ...taken, formerStreams: {} })).toBe('overwrite limit');
     expect(verdictOf({ ...taken, load: LOAD })).toBe('overwrite stale');
   });
-  it('a few of them are sent', () => {
+  it('sends objects within the limit', () => {
     expect(verdictOf({ ...taken, count: 1 })).toBe('sent');
   });
 });
 
-describe('refusals: too many', () => {
+describe('the limit of refusals', () => {
   it.each([
     [5, 10, 0, false],
     [6, 60, 0, false],
     [6, 59, 0, true],
     [6, 59, 5, true],
     [6, 59, 6, false],
-  ])('%i of %i answers, and an approval allows %i: %s', (refused, answered, allowed, isTooMany) => {
-    const limited = stream({ refused: { count: 5, percent: 10 } });
-    expect(isRefusedTooOften(limited, { refused, answered, allowed })).toBe(isTooMany);
-  });
+  ])(
+    'is exceeded or not: %i of %i answers refused, %i approved: %s',
+    (refused, answered, allowed, isTooMany) => {
+      const limited = stream({ refused: { count: 5, percent: 10 } });
+      expect(isRefusedTooOften(limited, { refused, answered, allowed })).toBe(isTooMany);
+    },
+  );
 });

@@ -10,7 +10,7 @@ import { html } from '../../src/text/html.js';
 
 const dialect = DEFAULT_DIALECT;
 
-/** The fault of a part of an answer. Undefined: it is understood. */
+/** Returns the fault of a part of an answer, or undefined if the part is understood. */
 function faultOf(read: (given: Json, more: never) => unknown, given: unknown): string | undefined {
   try {
     read(given as Json, undefined as never);
@@ -24,14 +24,14 @@ function faultOf(read: (given: Json, more: never) => unknown, given: unknown): s
 const reading = (body: string, errorBodies: ErrorBodies) =>
   readFailure(body, { errorBodies, readReason, redact: (text) => text });
 
-describe("the service's own words about a failure", () => {
+describe('the reason that the service names for a failure', () => {
   it.each([
     [
       'the message of a JSON body',
       '{"message":"mandatory field missing","code":12}',
       'mandatory field missing',
     ],
-    ['its error', '{"error":"Bad Request"}', 'Bad Request'],
+    ['the error of a JSON body', '{"error":"Bad Request"}', 'Bad Request'],
     ['the message within its error', '{"error":{"message":"unknown type","at":3}}', 'unknown type'],
     ['the message before the error', '{"error":"Bad Request","message":"no such field"}', 'no such field'],
     [
@@ -64,7 +64,7 @@ describe("the service's own words about a failure", () => {
     ['its text, when the known ones are empty', '{"message":"","errors":[]}', '{"message":"","errors":[]}'],
     ['its text, when the message is no text', '{"message":12}', '{"message":12}'],
     ['the text of JSON of another shape', '["a","b"]', '["a","b"]'],
-  ])('are %s', (_, body, words) => {
+  ])('is read from %s', (_, body, words) => {
     expect(reading(body, 'json')).toBe(words);
     expect(reading(body, 'any')).toBe(words);
   });
@@ -79,12 +79,12 @@ describe("the service's own words about a failure", () => {
     ['JSON that is a text', '"no"', '"no"'],
     ['JSON that was cut off', '{"message":"no such', '{"message":"no such'],
     ['no body', '', ''],
-  ])('are not in %s, unless the configuration says that every body is its own', (_, body, words) => {
+  ])('is undefined for %s, unless the configuration takes every body as the service’s', (_, body, words) => {
     expect(reading(body, 'json')).toBeUndefined();
     expect(reading(body, 'any')).toBe(words);
   });
 
-  it('redaction: backslashes and short secrets without end take no time by their square', () => {
+  it('is redacted in linear time with many backslashes and short secrets', () => {
     const { add, redact } = createRedaction();
     for (const secret of ['a+b/c', 'x']) add(secret);
     for (const text of ['\\'.repeat(500_000), 'x'.repeat(500_000), `${'\\'.repeat(200_000)}u002B`])
@@ -119,7 +119,7 @@ describe("the service's own words about a failure", () => {
     ['in base64, two bytes later', bytes('ab').toString('base64')],
     ['in base64 of an address', bytes('Bearer ').toString('base64url')],
     ['in base64, in an address', encodeURIComponent(bytes('Api-Key ').toString('base64'))],
-  ])('redaction: a secret is found %s', (_, shown) => {
+  ])('is redacted when it holds a secret %s', (_, shown) => {
     const { add, redact } = createRedaction();
     add(SECRET);
     const redacted = redact(`refused: ${shown}.`);
@@ -139,20 +139,20 @@ describe("the service's own words about a failure", () => {
     ['in base64 of base64', Buffer.from(Buffer.from(SECRET).toString('base64')).toString('base64')],
     ['cut into two', `${SECRET.slice(0, 8)} ${SECRET.slice(8)}`],
     ['in lower case', SECRET.toLowerCase()],
-  ])('redaction: as docs/security.md says, a secret is not found %s', (_, shown) => {
+  ])('is not redacted when it holds a secret %s, as docs/security.md says', (_, shown) => {
     const { add, redact } = createRedaction();
     add(SECRET);
     expect(redact(shown)).toBe(shown);
   });
 
-  it('are cut short, however long the body is', () => {
+  it('is cut to 500 characters', () => {
     expect(reading('x'.repeat(10_000), 'any')).toHaveLength(500);
     expect(reading(JSON.stringify({ message: 'x'.repeat(10_000) }), 'json')).toHaveLength(500);
   });
 });
 
-describe('the levels and values of JSON', () => {
-  it('are counted where they open, and not within texts', () => {
+describe('the limit of levels and values in JSON', () => {
+  it('counts levels and values outside texts only', () => {
     const nested = (levels: number) => '[{"a":'.repeat(levels / 2) + '1' + '}]'.repeat(levels / 2);
     expect(findExcess(nested(100))).toBeUndefined();
     expect(findExcess(nested(102))).toMatchObject({
@@ -180,7 +180,7 @@ describe('the answer of a find', () => {
   };
   const readObject = (given: Json) => dialect.object.read(given, true);
 
-  it('has results, and may hold properties nobody named', () => {
+  it('has results, and may have unknown properties', () => {
     const more = { results: [room], page: 1, totalPages: 1, totalResults: 1, limit: 1000, took: 3 };
     expect(faultOf(dialect.find.read, more)).toBeUndefined();
     expect(faultOf(dialect.find.read, { results: [], page: null })).toBeUndefined();
@@ -188,7 +188,7 @@ describe('the answer of a find', () => {
       expect(faultOf(dialect.find.read, other)).toBeDefined();
   });
 
-  it('may leave out, or have as null, all but the id and the fields of an object', () => {
+  it('may leave out everything of an object except its id and its fields', () => {
     expect(faultOf(readObject, { id: 1, fields: [] })).toBeUndefined();
     expect(
       faultOf(readObject, { id: 1, extId: null, typeId: null, active: null, fields: [] }),
@@ -202,22 +202,22 @@ describe('the answer of a find', () => {
     ['with a value that is no text', { ...room, fields: [{ fieldId: 'f', values: [48] }] }],
     ['with a field without its id', { ...room, fields: [{ values: ['v'] }] }],
     ['that is active as a text', { ...room, active: 'yes' }],
-    ['in the place of which null stands', null],
+    ['that is null', null],
   ])('is not understood with an object %s', (_, value) => {
     expect(faultOf(readObject, value)).toBeDefined();
   });
 
-  it('names the place of the first fault, however many there are', () => {
+  it('names the place of the first fault only', () => {
     const fields = Array.from({ length: 100_000 }, () => ({ fieldId: 1 }));
     expect(faultOf(readObject, { ...room, fields })).toMatch(/^fields\.0\.fieldId: /);
   });
 
-  it('says the names of an object that is not understood', () => {
+  it('identifies an object that is not understood', () => {
     expect(dialect.object.identify({ ...room, fields: 7 })).toEqual({ id: '4711', extId: 'room_1' });
   });
 
   const reservations = dialect.reservation.read;
-  it('about reservations needs begin and end', () => {
+  it('needs begin and end of a reservation', () => {
     expect(faultOf(reservations, { id: 1, begin: 1_700_000_000, end: 1_700_003_600 })).toBeUndefined();
     expect(faultOf(reservations, { id: 1, begin: 1_700_000_000 })).toMatch(/^end: /);
     expect(faultOf(reservations, { id: 1, begin: '2025-11-20', end: '2025-11-20' })).toMatch(/^begin: /);
@@ -225,7 +225,7 @@ describe('the answer of a find', () => {
     expect(faultOf(reservations, { id: 1, begin: 1, end: 2, objects: 'room_A' })).toMatch(/^objects: /);
   });
 
-  it('about reservations and cancellations needs nothing of what people made by hand', () => {
+  it('accepts odd values that people entered in reservations and cancellations', () => {
     const odd = {
       id: 1,
       extId: 4711,
@@ -251,7 +251,7 @@ describe('the answer of a find', () => {
       expect(faultOf(reservations, { ...odd, objects })).toBeUndefined();
   });
 
-  it('about cancellations may name the reservation and the time', () => {
+  it('may name the reservation and the time of a cancellation', () => {
     const cancellation = { id: 1, begin: 1, end: 2 };
     expect(faultOf(dialect.cancellation.read, cancellation)).toBeUndefined();
     expect(dialect.cancellation.read({ ...cancellation, reservationId: 7, cancelled: 3 })).toMatchObject({
@@ -262,7 +262,7 @@ describe('the answer of a find', () => {
     expect(faultOf(dialect.cancellation.read, { ...cancellation, cancelled: 'yesterday' })).toBeDefined();
   });
 
-  it('about reservations is refused in milliseconds, unless the dialect says so', () => {
+  it('is refused with reservation times in milliseconds, unless the dialect declares them', () => {
     const found = { id: 1, begin: 1_796_104_800_000, end: 1_796_112_000_000 };
     expect(faultOf(reservations, found)).toMatch(/Unix seconds expected/);
     const other = completeDialect({ times: 'milliseconds' }, 'x.ts');
@@ -280,7 +280,7 @@ describe('the answer of a find', () => {
 describe('the answer of a PUT', () => {
   const read = (given: unknown) => dialect.write.read(given, [], 200);
 
-  it('names each object, its status, and the reason of a refusal where an error has it', () => {
+  it('names each object, its status, and the reason of a refusal', () => {
     const refused = {
       status: 400,
       id: null,
@@ -310,20 +310,20 @@ describe('the answer of a PUT', () => {
     ['a result without a status', { results: [{ extId: 'room_1' }] }],
     ['a status that is text', { results: [{ extId: 'room_1', status: 'OK' }] }],
     ['no body', undefined],
-  ])('is not understood with %s: nothing counts as accepted', (_, value) => {
+  ])('is not understood with %s', (_, value) => {
     expect(faultOf(read, value)).toBeDefined();
   });
 });
 
-describe('the answer of authenticating', () => {
-  it('holds a token, and nothing else is needed', () => {
+describe('the answer to authenticating', () => {
+  it('needs only a token', () => {
     expect(faultOf(dialect.authenticate.read, { token: 'x', expires: 1 })).toBeUndefined();
     for (const answer of [{}, { token: '' }, { token: null }, 'x', null, undefined])
       expect(faultOf(dialect.authenticate.read, answer)).toBe('it holds no token');
   });
 });
 
-it('an object that was read is written with what is not understood', () => {
+it('an object that was read keeps unknown properties when it is written', () => {
   const found = {
     extId: 'room_1',
     typeId: 'room',
@@ -343,7 +343,7 @@ describe('a request', () => {
   const page = { page: 2, limit: 1000 };
   const ask = (filter: Filter) => dialect.find.ask({ kind: 'reservations', filter, ...page });
 
-  it('for external ids has no other filter, since the service would answer the union', () => {
+  it('filters by external ids alone, because the service would answer the union', () => {
     expect(ask({ by: 'extIds', extIds: ['a'] })).toEqual({
       method: 'POST',
       path: '/reservations/find',
@@ -352,7 +352,7 @@ describe('a request', () => {
   });
 
   const UUID = '0b5e1c9a-7f3d-4c1e-8a2b-9d6f00a1b2c3';
-  /** An id in an answer, as it is kept, and as it is sent back by a dialect whose `ids` are numbers. */
+  /** An id in an answer, as it is stored, and as a dialect whose `ids` are numbers sends it. */
   it.each<[unknown, string, unknown]>([
     [4711, '4711', 4711],
     [0, '0', 0],
@@ -365,7 +365,7 @@ describe('a request', () => {
     ['NaN', 'NaN', 'NaN'],
     [UUID, UUID, UUID],
     ['Räume/1 ', 'Räume/1 ', 'Räume/1 '],
-  ])("for the service's own ids has %j as it was given", (given, kept, sent) => {
+  ])('sends the service’s own id %j in its original form', (given, kept, sent) => {
     const { id } = dialect.object.identify({ id: given });
     expect(id).toBe(kept);
     expect(ask({ by: 'ids', ids: [id] }).body).toEqual({ idFormat: 'EXTERNAL', ids: [sent], ...page });
@@ -379,7 +379,7 @@ describe('a request', () => {
 
   it.each<[string, unknown]>([
     ['null', null],
-    ['nothing', undefined],
+    ['undefined', undefined],
     ['an empty text', ''],
     ['a fraction', 1.5],
     ['an integer that was rounded', 9_007_199_254_740_992],
@@ -388,14 +388,14 @@ describe('a request', () => {
     ['true', true],
     ['a text that no index takes', 'x'.repeat(2000)],
     ['a text that the state cannot hold', 'a\0b'],
-  ])('is never made with %s as an id: the answer is not understood', (_, id) => {
+  ])('is not made from an answer with %s as an id', (_, id) => {
     const says = 'id: expected an integer up to 2^53, or a text of at most 1024 bytes that is not empty';
     expect(faultOf(dialect.object.identify, { id })).toBe(says);
     const own = completeDialect({ object: { identify: () => ({ id: id as string }) } }, 'x.ts');
     expect(faultOf(own.object.identify, {})).toContain(says.slice(4));
   });
 
-  it('for reservations names every status, since the service hides those that are not named', () => {
+  it('names every reservation status, because the service hides a status that is not named', () => {
     const reservationStatus = [
       'B_COMPLETE',
       'B_INCOMPLETE',
@@ -417,7 +417,7 @@ describe('a request', () => {
     });
   });
 
-  it('authenticates below the version that the service fixed', () => {
+  it('authenticates under /v1, which the service fixed', () => {
     const credentials = { key: 'k', organizationId: 'org/1 å', region: 'EU_EES' };
     expect(dialect.authenticate.ask(credentials)).toMatchObject({
       path: '/v1/organizations/org%2F1%20%C3%A5/api-keys/authenticate',

@@ -27,7 +27,7 @@ const anyReferences = fc.dictionary(
   fc.array(fc.constantFrom('a', 'b', 'c', 'd', 'e'), { maxLength: 3 }),
 );
 
-/** Whether the streams could be sent one after the other, taken away where no other stream is left to wait for. */
+/** Returns true if no order exists in which each stream is sent after the streams that it refers to. */
 function hasCircle(references: Record<string, readonly string[]>): boolean {
   const left = new Set(Object.keys(references));
   while (left.size > 0) {
@@ -41,12 +41,12 @@ function hasCircle(references: Record<string, readonly string[]>): boolean {
 }
 
 describe('the levels of streams', () => {
-  it('leave a reference to the own stream aside: its records are put in order', () => {
+  it('ignore a reference to the own stream', () => {
     const { levels, messages } = level({ staff: ['staff', 'departments'], departments: ['departments'] });
     expect({ levels, messages }).toEqual({ levels: { staff: 1, departments: 0 }, messages: [] });
   });
 
-  it('put parents before children, no level higher than needed', () => {
+  it('put parents before children, on the lowest possible level', () => {
     fc.assert(
       fc.property(anyOrder, (entries) => {
         const references = Object.fromEntries(entries);
@@ -60,13 +60,13 @@ describe('the levels of streams', () => {
     );
   });
 
-  it('ignore a reference to a stream that is not there: that is another fault', () => {
+  it('ignore a reference to a stream that does not exist', () => {
     expect(level({ rooms: ['nowhere'] })).toMatchObject({ levels: { rooms: 0 }, messages: [] });
   });
 });
 
 describe('streams that refer to each other in a circle', () => {
-  it('are refused with the circle by name, and what to do', () => {
+  it('are refused with the names in the circle, and what to do', () => {
     const { faults } = level({
       buildings: [],
       rooms: ['courses', 'buildings'],
@@ -82,12 +82,12 @@ describe('streams that refer to each other in a circle', () => {
     ]);
   });
 
-  it('are named once each, also when there are several circles', () => {
+  it('are named once for each circle', () => {
     const { messages } = level({ a: ['b', 'b'], b: ['a'], c: ['e', 'c'], d: ['a', 'c'], e: ['c'] });
     expect(messages).toEqual([expect.stringContaining('a → b → a'), expect.stringContaining('c → e → c')]);
   });
 
-  it('are found whenever there are any, and only then', () => {
+  it('are found if and only if there is a circle', () => {
     fc.assert(
       fc.property(anyReferences, (references) => {
         expect(level(references).messages.length > 0).toBe(hasCircle(references));

@@ -21,7 +21,7 @@ const anyFields = fc.uniqueArray(
 );
 
 describe('an object', () => {
-  it('has its fields in one order, and none without a value', () => {
+  it('has its fields sorted, without fields that have no value', () => {
     const { fields } = room({ b: ['2'], c: [], a: ['1', '0'] });
     expect(fields).toEqual([
       { fieldId: 'a', values: ['1', '0'] },
@@ -29,7 +29,7 @@ describe('an object', () => {
     ]);
   });
 
-  it('keeps empty text, which is a value', () => {
+  it('keeps an empty text as a value', () => {
     expect(fieldsOf(room({ a: [''] }))).toEqual({ a: [''] });
   });
 });
@@ -50,24 +50,24 @@ describe('the hash of an object', () => {
   it.each([
     ['its external id', createObject('room_2', 'room', true, [['a', ['1']]])],
     ['its type', createObject('room_1', 'hall', true, [['a', ['1']]])],
-    ['whether it is active', createObject('room_1', 'room', false, [['a', ['1']]])],
+    ['its activity', createObject('room_1', 'room', false, [['a', ['1']]])],
     ['a value', room({ a: ['2'] })],
     ['the order of values', room({ a: ['1', ''] })],
-    ['a field', room({ b: ['1'] })],
-    ['another field', room({ a: ['1'], b: ['1'] })],
-    ['no field', room({})],
-  ])('differs with %s', (_, other) => {
+    ['the name of a field', room({ b: ['1'] })],
+    ['an additional field', room({ a: ['1'], b: ['1'] })],
+    ['a removed field', room({})],
+  ])('changes with %s', (_, other) => {
     expect(hashObject(other)).not.toBe(hashObject(room({ a: ['1'] })));
     expect(isSameObject(other, room({ a: ['1'] }))).toBe(false);
   });
 
-  it('is 22 characters that fit any column, URL and log line', () => {
+  it('has 22 characters that fit any column, URL and log line', () => {
     expect(hashObject(room({ a: ['Å'] }))).toMatch(/^[\w-]{22}$/);
   });
 });
 
-describe('merging what the mapping says over what stands there', () => {
-  it('keeps what the mapping does not own', () => {
+describe('merging a mapped object into the object at the service', () => {
+  it('keeps fields that the mapping does not own', () => {
     const merged = mergeObject(
       room({ name: ['new'] }),
       room({ name: ['old'], note: ['by hand'] }),
@@ -76,17 +76,17 @@ describe('merging what the mapping says over what stands there', () => {
     expect(fieldsOf(merged)).toEqual({ name: ['new'], note: ['by hand'] });
   });
 
-  it('empties a field the mapping owns when its column is null', () => {
+  it('empties an owned field when its column is null', () => {
     const merged = mergeObject(room({}), room({ name: ['old'], note: ['by hand'] }), new Set(['name']));
     expect(fieldsOf(merged)).toEqual({ note: ['by hand'] });
   });
 
-  it('is the mapped object when the service has no object yet', () => {
+  it('returns the mapped object when the service has no object yet', () => {
     const mapped = room({ name: ['new'] });
     expect(mergeObject(mapped, undefined, new Set(['name']))).toEqual(mapped);
   });
 
-  it('carries what nobody here knows, of the object and of its fields, and compares none of it', () => {
+  it('carries unknown properties of the object and its fields, without comparing them', () => {
     const there = createObject(
       'room_1',
       'room',
@@ -109,11 +109,11 @@ describe('merging what the mapping says over what stands there', () => {
     expect(hashObject(merged)).toBe(hashObject(room({ name: ['new'], note: ['by hand'] })));
   });
 
-  it('takes type and activity from the mapping: what was deactivated comes back', () => {
+  it('takes type and activity from the mapping, which reactivates an object', () => {
     expect(mergeObject(room({}), room({}, false), new Set()).active).toBe(true);
   });
 
-  it('takes every field from exactly one side, and changes nothing a second time', () => {
+  it('takes every field from exactly one side, and is idempotent', () => {
     fc.assert(
       fc.property(
         anyFields,
@@ -149,20 +149,20 @@ describe('the difference of two objects', () => {
     ]);
   });
 
-  it('shows activity among the fields', () => {
+  it('includes the activity', () => {
     expect(diffObjects(room({}), room({}, false))).toEqual([
       { field: 'active', old: ['true'], new: ['false'] },
     ]);
   });
 
-  it('with nothing there is the whole object', () => {
+  it('is the whole object when the service has none', () => {
     expect(diffObjects(undefined, room({ name: ['new'] }))).toEqual([
       { field: 'active', old: [], new: ['true'] },
       { field: 'name', old: [], new: ['new'] },
     ]);
   });
 
-  it('is empty exactly for two objects that are the same', () => {
+  it('is empty exactly for equal objects', () => {
     fc.assert(
       fc.property(anyFields, anyFields, (a, b) => {
         const [from, to] = [room(Object.fromEntries(a)), room(Object.fromEntries(b))];

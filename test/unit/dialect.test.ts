@@ -1,4 +1,4 @@
-// A dialect of a configuration: what it replaces, what is wrong with it, and what its functions may do.
+// Dialects of a configuration: their replacements, their faults, and errors of their functions.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -19,7 +19,7 @@ const faultsOf = (given: unknown) => {
   return faults.map(({ path, message }) => `${path}: ${message}`);
 };
 
-/** The error of a function of a dialect, as the destination throws it. */
+/** Returns the error that the destination throws when a function of a dialect fails. */
 function errorOf(call: () => unknown): unknown {
   try {
     return understand(CALL, undefined, call);
@@ -28,7 +28,7 @@ function errorOf(call: () => unknown): unknown {
   }
 }
 
-it('the dialect of docs/service-contract.md for other names reads and writes them', async () => {
+it('the example dialect of docs/service-contract.md reads and writes other names', async () => {
   const page = readFileSync(new URL('../../docs/service-contract.md', import.meta.url), 'utf8');
   const [code = ''] = /\/\/ service-dialect\.ts\n[\s\S]*?(?=```)/.exec(page) ?? [];
   const folder = mkdtempSync(path.join(tmpdir(), 'dialect-'));
@@ -52,7 +52,7 @@ it('the dialect of docs/service-contract.md for other names reads and writes the
 });
 
 describe('a dialect of a configuration', () => {
-  it('replaces what it names, and the default functions see that', () => {
+  it('replaces the functions that it names, also where default functions use them', () => {
     const dialect = completeDialect(
       defineDialect((base) => ({
         active: {
@@ -92,7 +92,7 @@ describe('a dialect of a configuration', () => {
     [{ write: { method: 'DELETE' } }, 'service-dialect.ts write.method: Invalid option'],
     [{ times: 'minutes' }, 'service-dialect.ts times: Invalid option'],
     [{ maintained: [7] }, 'service-dialect.ts maintained: Invalid input'],
-  ])('%o has a fault: %s', (given, fault) => {
+  ])('is refused when it is %o: %s', (given, fault) => {
     expect(faultsOf(given)).toEqual([expect.stringContaining(fault)]);
   });
 
@@ -109,27 +109,27 @@ describe('a dialect of a configuration', () => {
     ['returns something else', () => 7, 'returns something else than is expected'],
   ];
 
+  it.each(broken)('is named with its file and function when write.read %s', (_, replacement, how) => {
+    const dialect = completeDialect({ write: { read: replacement } }, FILE);
+    const error = errorOf(() => dialect.write.read({ results: [] }, [], 200));
+    expect(error).toMatchObject({
+      code: 'answer_invalid',
+      message: expect.stringContaining(`write.read of service-dialect.ts ${how}`),
+      remedy: expect.stringContaining('Correct write.read in service-dialect.ts'),
+    });
+    expect((error as Error).message).not.toContain('Room A');
+  });
+
   it.each(broken)(
-    '%s: the error of a reading names file and function, and the answer is not understood',
+    'is named with its file and function, and asks nothing, when find.ask %s',
     (_, replacement, how) => {
-      const dialect = completeDialect({ write: { read: replacement } }, FILE);
-      const error = errorOf(() => dialect.write.read({ results: [] }, [], 200));
-      expect(error).toMatchObject({
-        code: 'answer_invalid',
-        message: expect.stringContaining(`write.read of service-dialect.ts ${how}`),
-        remedy: expect.stringContaining('Correct write.read in service-dialect.ts'),
+      const dialect = completeDialect({ find: { ask: replacement } }, FILE);
+      expect(errorOf(() => dialect.find.ask(QUESTION))).toMatchObject({
+        code: 'configuration',
+        message: expect.stringContaining(`find.ask of service-dialect.ts ${how}`),
       });
-      expect((error as Error).message).not.toContain('Room A');
     },
   );
-
-  it.each(broken)('%s: nothing is asked, and the error names file and function', (_, replacement, how) => {
-    const dialect = completeDialect({ find: { ask: replacement } }, FILE);
-    expect(errorOf(() => dialect.find.ask(QUESTION))).toMatchObject({
-      code: 'configuration',
-      message: expect.stringContaining(`find.ask of service-dialect.ts ${how}`),
-    });
-  });
 
   it.each<[string, string, () => unknown, string]>([
     ['find', 'read', () => (undefined as unknown as string).length, 'configuration'],
@@ -137,17 +137,20 @@ describe('a dialect of a configuration', () => {
     ['reservation', 'read', () => (null as unknown as string).length, 'answer_invalid'],
     ['object', 'read', () => (undefined as unknown as string).length, 'answer_invalid'],
     ['find', 'read', () => JSON.parse('{') as unknown, 'answer_invalid'],
-  ])('%s.%s that fails by its own fault is not asked again', (section, name, fails, code) => {
-    const dialect = completeDialect({ [section]: { [name]: fails } }, import.meta.filename);
-    const read = (dialect as unknown as Record<string, Record<string, (body: object) => unknown>>)[section]?.[
-      name
-    ];
-    const how =
-      code === 'configuration' ? /of dialect\.test\.ts throws in line \d+$/ : /dialect\.test\.ts throws/;
-    expect(errorOf(() => read?.({}))).toMatchObject({ code, message: expect.stringMatching(how) });
-  });
+  ])(
+    'is at fault for an error in %s.%s only if the answer cannot be the cause',
+    (section, name, fails, code) => {
+      const dialect = completeDialect({ [section]: { [name]: fails } }, import.meta.filename);
+      const read = (dialect as unknown as Record<string, Record<string, (body: object) => unknown>>)[
+        section
+      ]?.[name];
+      const how =
+        code === 'configuration' ? /of dialect\.test\.ts throws in line \d+$/ : /dialect\.test\.ts throws/;
+      expect(errorOf(() => read?.({}))).toMatchObject({ code, message: expect.stringMatching(how) });
+    },
+  );
 
-  it('a function that fails on a body which is no object, or after it has read others, is asked again', () => {
+  it('is at fault for an error only if the body is an object and no answer was read before', () => {
     const read = (body: unknown) => ({ results: (body as { items: object[] }).items.slice(), next: null });
     const { find } = completeDialect({ find: { read } }, FILE);
     expect(errorOf(() => find.read(null as never, QUESTION))).toMatchObject({ code: 'answer_invalid' });
@@ -167,7 +170,7 @@ describe('a dialect of a configuration', () => {
     ['write', 'read', [{ id: 1, status: 200 }]],
     ['authenticate', 'read', 'a token with blanks'],
     ['error', 'read', { message: 'no' }],
-  ])('%s.%s may not return %o', (section, name, returned) => {
+  ])('may not return from %s.%s: %o', (section, name, returned) => {
     const dialect = completeDialect({ [section]: { [name]: () => returned } }, FILE);
     const read = (dialect as unknown as Record<string, Record<string, (given: Json) => unknown>>)[section]?.[
       name
@@ -178,12 +181,12 @@ describe('a dialect of a configuration', () => {
     });
   });
 
-  it.each([['a-17'], ['1001'], [1001]])('may name an object %j, and it is kept as a text', (id) => {
+  it.each([['a-17'], ['1001'], [1001]])('may name an object %j, which is stored as text', (id) => {
     const dialect = completeDialect({ object: { read: () => ({ id: id as string, fields: [] }) } }, FILE);
     expect(dialect.object.read({}, true).id).toBe(String(id));
   });
 
-  it('that fails to read an error hides neither its status nor that it is the service’s', () => {
+  it('throws with the name of its function when error.read returns something else', () => {
     const dialect = completeDialect({ error: { read: () => 7 } }, FILE);
     expect(() => dialect.error.read({})).toThrow('error.read of service-dialect.ts');
   });

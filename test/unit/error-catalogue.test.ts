@@ -1,4 +1,4 @@
-// docs/operations.md lists every error code as the catalogue has it, and no other.
+// docs/operations.md lists exactly the error codes of the catalogue.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
@@ -49,7 +49,7 @@ const GROUPS = [
   },
 ];
 
-/** The list as docs/operations.md has it. */
+/** Renders the list as docs/operations.md must have it. */
 async function list(): Promise<string> {
   const entries = Object.entries<ErrorEntry>(ERRORS);
   const parts = GROUPS.map(({ says, has, omits }) => {
@@ -67,11 +67,11 @@ async function list(): Promise<string> {
 }
 
 describe('error codes', () => {
-  it('in docs/operations.md are those of the catalogue; the list to paste is the one expected here', async () => {
+  it('are listed in docs/operations.md as the catalogue describes them', async () => {
     expect(`\n${listed.trim()}\n`).toBe(`\n${(await list()).trim()}\n`);
   });
 
-  it('with the status of an answer are those without it', () => {
+  it('have the same entry with and without the status of an answer', () => {
     expect(errorEntry('refused_422')).toBe(ERRORS.refused);
     expect(errorEntry('retirement_refused_409')).toBe(ERRORS.retirement_refused);
     expect(errorEntry('refused_413')).toBe(ERRORS.refused_413);
@@ -82,18 +82,18 @@ describe('error codes', () => {
     expect(errorEntry(null)).toBe(ERRORS.unexpected);
   });
 
-  it('name a command, or say that nothing is to be done; the message of wrong use says it itself', () => {
+  it('name a command as remedy, or say that no action is needed', () => {
     const { usage: _, ...others } = ERRORS;
     for (const { remedy } of Object.values(others))
       expect(remedy).toMatch(/\bslotsync [a-z]|^No action needed|the same command|\{retry\}/);
   });
 
-  it('error codes: those of a record that is given up name the command that sends it again', () => {
+  it('name the command that sends a record again if and only if the record is given up', () => {
     for (const entry of Object.values<ErrorEntry>(ERRORS))
       expect(entry.isGivenUp ?? false).toBe((entry.recordRemedy ?? entry.remedy).includes('{retry}'));
   });
 
-  it('the exit code of a forbidden request is in the catalogue for a command, and in the meaning for a run', () => {
+  it('state the exit code of a forbidden request for a command and for a run', () => {
     const gate = { operation: '*', reason: 'forbidden', count: 1, facts: { accepted: 0 } } as const;
     const code = exitCodeOfRun({ status: 'held', errorCode: null, holds: { rooms: { forbidden: gate } } });
     expect(code).not.toBe(exitCodeOfErrorCode('forbidden'));
@@ -102,7 +102,7 @@ describe('error codes', () => {
     );
   });
 
-  it('leave no placeholder in what is printed', () => {
+  it('leave no placeholder in a printed remedy', () => {
     for (const code of Object.keys(ERRORS) as (keyof typeof ERRORS)[]) {
       expect(remedyFor(code)).not.toContain('{');
       expect(new SlotsyncError(code, '').remedy).not.toContain('{');

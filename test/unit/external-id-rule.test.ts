@@ -8,7 +8,7 @@ import {
   type ExternalIdRule,
 } from '../../src/streams/external-id-rule.js';
 
-describe('external ids: the form that the service compares', () => {
+describe('the compared form of an external id', () => {
   it.each<[ExternalIdRule, string, string]>([
     [{ case: 'insensitive' }, 'Room_ÅÄ1', 'room_åä1'],
     [{ trim: true }, ' \tA 1\n', 'A 1'],
@@ -17,11 +17,11 @@ describe('external ids: the form that the service compares', () => {
     [{ maxLength: 3, trim: true }, ' ab cd', 'ab'],
     [{ case: 'insensitive', trim: true, normalize: 'NFC', maxLength: 2 }, ' A\u030aBc', '\u00e5b'],
     [{ case: 'sensitive', trim: false }, ' A ', ' A '],
-  ])('%j makes of %j %j', (rule, extId, key) => {
+  ])('follows the rule %j: %j becomes %j', (rule, extId, key) => {
     expect(keyOf(rule, extId)).toBe(key);
   });
 
-  it('is the same of itself', () => {
+  it('is unchanged when it is formed again', () => {
     const rules = fc.record<ExternalIdRule>({
       case: fc.constantFrom('sensitive', 'insensitive'),
       trim: fc.boolean(),
@@ -36,14 +36,14 @@ describe('external ids: the form that the service compares', () => {
     );
   });
 
-  it('is the id itself where the configuration says nothing', () => {
+  it('is the id itself without a rule in the configuration', () => {
     expect(toRule(undefined)).toBeUndefined();
     expect(toRule({ case: 'sensitive', trim: false })).toBeUndefined();
     expect(toRule({ trim: true })).toEqual({ trim: true });
   });
 });
 
-it('rule of two ids: the shortest by which they are one', () => {
+it('the rule proposed for two external ids is the shortest that makes them equal', () => {
   expect(findRule('a1', 'A1')).toEqual({ case: 'insensitive' });
   expect(findRule('A', 'A ')).toEqual({ trim: true });
   expect(findRule('\u00c5', 'A\u030a')).toEqual({ normalize: 'NFC' });

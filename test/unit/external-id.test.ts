@@ -8,7 +8,7 @@ import {
   templateColumns,
 } from '../../src/streams/external-id.js';
 
-/** The parsed template, or a failed test. */
+/** Returns the parsed template. Throws if the template is refused. */
 function parse(template: string) {
   const parsed = parseTemplate(template);
   if (typeof parsed === 'string') throw new Error(parsed);
@@ -16,7 +16,7 @@ function parse(template: string) {
 }
 
 describe('a template of external ids', () => {
-  it('is literals and columns', () => {
+  it('consists of literals and columns', () => {
     expect(parse('group_{programme_code}_{year group}!').parts).toEqual([
       { literal: 'group_' },
       { column: 'programme_code' },
@@ -27,7 +27,7 @@ describe('a template of external ids', () => {
     expect(parse('{id}').parts).toEqual([{ column: 'id' }]);
   });
 
-  it('names its columns, each place once', () => {
+  it('lists its columns in order, once for each place', () => {
     expect(templateColumns(parse('{a}-{b}{a}'))).toEqual(['a', 'b', 'a']);
   });
 
@@ -38,11 +38,11 @@ describe('a template of external ids', () => {
     ['{a}}', "'}' without '{'"],
     ['room_{}', "an empty or nested '{…}'"],
     ['room_{a{b}}', "an empty or nested '{…}'"],
-  ])('%s is refused in words', (template, message) => {
+  ])('is refused with its fault: %s', (template, message) => {
     expect(parseTemplate(template)).toContain(message);
   });
 
-  it('reads back what it was made of', () => {
+  it('is rendered back from its parts unchanged', () => {
     const text = fc.string({ minLength: 1, maxLength: 5 }).filter((part) => !/[{}]/.test(part));
     const part = fc.oneof(
       text.map((literal) => literal),
@@ -90,12 +90,12 @@ describe('templates of two streams', () => {
     ['{code}', 'room_{id}', true],
     ['{code}_room', '{id}_course', false],
     ['room_{a}', 'room_x_{b}', true],
-  ])('%s and %s may collide: %s', (one, other, expected) => {
+  ])('may collide or not: %s with %s: %s', (one, other, expected) => {
     expect(mayCollide(parse(one), parse(other))).toBe(expected);
     expect(mayCollide(parse(other), parse(one))).toBe(expected);
   });
 
-  it('may collide wherever both give the same external id', () => {
+  it('may collide whenever both make the same external id', () => {
     const literal = fc.stringMatching(/^[ab]{0,3}$/);
     const value = fc.stringMatching(/^[ab]{1,4}$/);
     fc.assert(

@@ -47,7 +47,7 @@ function decide(rule: Partial<FieldRule>, { accepted, mapped, there }: Situation
   return decideField({ field: FIELD, rule: whole, mapped, there, accepted: parseAccepted(text) }).values;
 }
 
-/** The values of the two sides have different letters. */
+/** Names the side that the values come from. The values of the two sides have different letters. */
 function nameWinner(values: readonly string[], { mapped, there }: Situation): string {
   const isMirror = values.join() === mapped.join();
   const isService = values.join() === there.join();
@@ -56,13 +56,13 @@ function nameWinner(values: readonly string[], { mapped, there }: Situation): st
   return 'both';
 }
 
-describe('field rules: whose value a field of an object that exists gets', () => {
+describe('the rule of a field', () => {
   const rows = Object.entries(SITUATIONS).map(([situation, facts]) => [
     situation,
     ...Object.values(RULES).map((rule) => nameWinner(decide(rule, facts), facts)),
   ]);
 
-  it('is the table of the documentation', () => {
+  it('chooses the value that docs/configuration.md shows', () => {
     const headings = ['', ...Object.keys(RULES)];
     const cells = (text: string) =>
       text
@@ -75,28 +75,34 @@ describe('field rules: whose value a field of an object that exists gets', () =>
     expect(lines.slice(start + 2, start + 2 + rows.length).map(cells)).toEqual(rows);
   });
 
-  it('`changed` without anything accepted: the mirror’s', () => {
+  it('takes the mirror’s value with `changed` if nothing was accepted', () => {
     const facts = { field: FIELD, mapped: ['m'], there: ['p'], accepted: parseAccepted(null) };
     expect(decideField({ ...facts, rule: { ...DEFAULT_RULE, write: 'changed' } })).toEqual({ values: ['m'] });
   });
 
-  it.each(Object.entries(RULES))('%s: the mirror’s once, when an operator took it', (_, rule) => {
-    const whole = { ...DEFAULT_RULE, ...rule };
-    const text = `${acceptedText(new Map([[FIELD, whole]]), objectOf(['m'])) ?? ''}${takeText([FIELD])}`;
-    const facts = { field: FIELD, rule: whole, mapped: ['m'], there: ['p'], accepted: parseAccepted(text) };
-    expect(decideField(facts)).toEqual({ values: ['m'] });
-  });
+  it.each(Object.entries(RULES))(
+    'takes the mirror’s value once after an operator has taken it over the service’s: %s',
+    (_, rule) => {
+      const whole = { ...DEFAULT_RULE, ...rule };
+      const text = `${acceptedText(new Map([[FIELD, whole]]), objectOf(['m'])) ?? ''}${takeText([FIELD])}`;
+      const facts = { field: FIELD, rule: whole, mapped: ['m'], there: ['p'], accepted: parseAccepted(text) };
+      expect(decideField(facts)).toEqual({ values: ['m'] });
+    },
+  );
 
   it.each([
     { accepted: ['a', 'b'], mapped: ['a'], there: ['b', 'x'], expected: ['x', 'a'] },
     { accepted: ['a', 'b'], mapped: [], there: ['a', 'b', 'x'], expected: ['x'] },
     { accepted: [], mapped: ['x'], there: ['x'], expected: ['x'] },
     { accepted: ['a'], mapped: ['b', 'b'], there: ['x', 'a'], expected: ['x', 'b'] },
-  ])('`add`: $accepted, then $mapped, beside $there: $expected', ({ expected, ...facts }) => {
-    expect(decide({ add: true }, facts)).toEqual(expected);
-  });
+  ])(
+    'merges a list with `add`: $accepted accepted, $mapped mapped, $there found: $expected',
+    ({ expected, ...facts }) => {
+      expect(decide({ add: true }, facts)).toEqual(expected);
+    },
+  );
 
-  it('keeps eight characters for a field that is compared, and none for another', () => {
+  it('stores eight characters for a compared field, and none for other fields', () => {
     const rules = new Map<string, FieldRule>([
       ['a', { ...DEFAULT_RULE, write: 'changed' }],
       ['b', { ...DEFAULT_RULE, write: 'onCreate' }],
@@ -105,7 +111,7 @@ describe('field rules: whose value a field of an object that exists gets', () =>
     expect(acceptedText(new Map(), objectOf(['m']))).toBeNull();
   });
 
-  it('leaves the spelling, the type and the state of the object as they are mapped', () => {
+  it('keeps the spelling, the type and the state of the object as they are mapped', () => {
     const rules = new Map([[FIELD, { ...DEFAULT_RULE, write: 'onCreate' as const }]]);
     const mapped = { ...objectOf(['m']), spelling: 'Room_A' };
     const { object, kept } = applyRules(rules, mapped, { ...objectOf(['p']), active: false }, null);
@@ -114,7 +120,7 @@ describe('field rules: whose value a field of an object that exists gets', () =>
   });
 });
 
-describe('field rules: in the configuration', () => {
+describe('the field rules of a configuration', () => {
   const check = (changes: Partial<StreamConfig>, others: SlotsyncConfig['streams'] = {}) =>
     checkConfiguration({
       streams: { rooms: { ...ROOMS, fields: { [FIELD]: 'name' }, ...changes }, ...others },
@@ -123,7 +129,7 @@ describe('field rules: in the configuration', () => {
   const rulesOf = (changes: Partial<StreamConfig>) =>
     Object.fromEntries(check(changes).streams[0]?.rules ?? []);
 
-  it('a stream without rules has the fingerprint that it had before there were any', () => {
+  it('leave the fingerprint of a stream without rules as it was before rules existed', () => {
     const [plain] = check({}).streams;
     const [same] = check(ruled({})).streams;
     expect(plain?.fingerprint).toBe(-4586502099484554371n);
@@ -131,7 +137,7 @@ describe('field rules: in the configuration', () => {
     expect(check(ruled({ write: 'changed' })).streams[0]?.fingerprint).not.toBe(plain?.fingerprint);
   });
 
-  it('`write` of the stream counts for fields that say nothing else, and not for lists that are added to', () => {
+  it('take `write` from the stream, except for fields with their own `write` and for `add`', () => {
     const fields = {
       a: 'name',
       b: { from: 'name', write: 'always' },
@@ -146,15 +152,19 @@ describe('field rules: in the configuration', () => {
   it.each([
     ['an unknown rule', ruled({ write: 'often' }), "write: 'always', 'changed', 'onCreate', 'whenEmpty'"],
     ['an unknown key', ruled({ writes: 'changed' }), 'writes'],
-    ['both ways', ruled({ add: true, write: 'changed' }), '`add` and `write` exclude each other'],
-    ['an object that is not read', { owns: 'object', write: 'changed' } as const, "use owns: 'fields'"],
-  ])('refuses %s', (_, changes, message) => {
+    ['`add` with `write`', ruled({ add: true, write: 'changed' }), '`add` and `write` exclude each other'],
+    [
+      '`write` for an object that is not read',
+      { owns: 'object', write: 'changed' } as const,
+      "use owns: 'fields'",
+    ],
+  ])('refuse %s', (_, changes, message) => {
     expect(() => check(changes as Partial<StreamConfig>)).toThrowError(
       expect.objectContaining({ faults: [expect.stringContaining(message)] }),
     );
   });
 
-  it('refuses two rules for one field of one type', () => {
+  it('refuse two rules for one field of one type', () => {
     const others = { halls: { ...ROOMS, externalId: 'hall_{code}', fields: { [FIELD]: 'name' } } };
     expect(() => check(ruled({ write: 'changed' }), others)).toThrowError(
       expect.objectContaining({

@@ -20,11 +20,11 @@ describe('a value of the mirror', () => {
     ['an empty list sends nothing', [], []],
     // As PostgreSQL's own unnest reads an array of several dimensions.
     ['a list in a list has its values in the outer one', [['b', null], [['a']]] as never, ['b', 'a']],
-  ])('%s', (_, value, values) => {
+  ])('is converted: %s', (_, value, values) => {
     expect(toValues(value)).toEqual(values);
   });
 
-  it('that is a list has the values of its parts, in their order', () => {
+  it('becomes the values of its parts in order when it is a list', () => {
     const scalar = fc.oneof(fc.string(), fc.boolean(), fc.bigInt(), fc.integer(), fc.constant(null));
     fc.assert(
       fc.property(fc.array(scalar), (list) => {
@@ -42,11 +42,11 @@ describe('a value of the mirror', () => {
     ['a promise', Promise.resolve('x'), 'a promise cannot be sent; a function of the row must'],
     ['a function', () => 'x', 'a function cannot be sent'],
     ['a symbol', Symbol('x'), 'a symbol cannot be sent'],
-  ])('that is %s is refused in words', (_, value, message) => {
+  ])('is refused with a reason when it is %s', (_, value, message) => {
     expect(() => toValues(value as FieldValue)).toThrow(message);
   });
 
-  it('that is a promise which is rejected later leaves no error unhandled', async () => {
+  it('leaves no unhandled error when it is a promise that is rejected later', async () => {
     const late = Promise.reject(new Error('late'));
     expect(() => toValues(late as unknown as FieldValue)).toThrow('a promise cannot be sent');
     await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the test run

@@ -1,5 +1,5 @@
-// Random histories of requests that several batches share: each batch ends, learns all of its own and nothing of
-// another's, and nothing of it is under way or sent after its end.
+// Random histories of requests that several batches share. Each batch must end, learn the results of its own objects
+// only, and send nothing after its end.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { Context } from '../../src/destination/client.js';
@@ -27,18 +27,18 @@ const batch = fc.record({
   claimLostAt: fc.integer({ min: 20, max: 140 }),
   isAgain: fc.boolean(),
   isSlow: fc.boolean(),
-  /** Attempts that failed before: it is narrowed down. */
+  /** Number of failed attempts before, which narrow the batch down. */
   failures: fc.constantFrom(0, 0, 1, 2, 4),
   areAlone: fc.boolean(),
-  /** The objects from here on fail each request that they are in. */
+  /** Index of the first object that fails each request in which it is sent. */
   poisonFrom: fc.integer({ min: 0, max: 20 }),
-  /** Refusals before it are known for it. */
+  /** Number of objects that are suspects from the beginning. */
   suspectsTo: fc.constantFrom(0, 0, 1, 3),
   lane: fc.constantFrom<Context['lane']>('sync', 'incremental'),
 });
 type PlannedBatch = typeof batch extends fc.Arbitrary<infer T> ? T : never;
 
-/** A service that does anything, by a seed; notes what it was sent and what it accepted. */
+/** Plays a service that answers at random, by a seed. Records the objects that it was sent and that it accepted. */
 function playService(random: () => number) {
   const underWay = new Set<string>();
   const accepted = new Map<string, number>();
@@ -98,7 +98,7 @@ function playService(random: () => number) {
   return { ...puts, underWay, accepted, sent, twice };
 }
 
-it('batches that share requests: no history of answers, aborts and lost claims harms one', async () => {
+it('batches that share requests end correctly in any history of answers, aborts and lost claims', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer(),

@@ -1,4 +1,4 @@
-// The writes of several batches go into as few requests as hold them, and each batch learns only of its own.
+// Writes of several batches share as few requests as possible, and each batch learns only the results of its own objects.
 import { describe, expect, it } from 'vitest';
 import type { Context } from '../../src/destination/client.js';
 import type { PutResult } from '../../src/destination/destination.js';
@@ -13,7 +13,7 @@ import { playPuts } from '../support/play-put.js';
 const auto = { type: 'room', batchSize: 'auto' } as Stream;
 const SYNC: Context = { lane: 'sync' };
 
-/** A service that grants slots one by one: the n-th request is sent when `grant` is called for the n-th time. */
+/** Plays a service that grants slots one by one: each call of `grant` lets one request go. */
 function playService({ objects = 10, judge }: { objects?: number; judge?: (sent: string[]) => void } = {}) {
   const waiting: (() => void)[] = [];
   const sent: string[][] = [];
@@ -44,7 +44,7 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
       await settled();
     }
   }
-  /** Keeps the answers back until the function that it returns is called. */
+  /** Holds the answers until the returned function is called. */
   function hold(): () => void {
     let release = () => {};
     answers = new Promise((resolve) => (release = resolve));
@@ -70,8 +70,8 @@ function order(name: string, count: number, changes: Partial<Order> = {}) {
 
 const namesOf = ({ objects }: Order) => objects.map(({ extId }) => extId);
 
-describe('requests', () => {
-  it('are full: the end of one batch goes with the beginning of the next', async () => {
+describe('a shared request', () => {
+  it('is filled with the end of one batch and the beginning of the next', async () => {
     const { filler, sent, grant } = playService();
     const orders = [order('a', 7), order('b', 7), order('c', 7)];
     const ends = orders.map((one) => filler.put(auto, SYNC, one));
@@ -86,7 +86,7 @@ describe('requests', () => {
     }
   });
 
-  it('take with them what came while they waited for their slot', async () => {
+  it('takes along objects that arrive while it waits for its slot', async () => {
     const { filler, sent, waiting, grant } = playService();
     const ends = [filler.put(auto, SYNC, order('a', 2))];
     await settled();
@@ -98,7 +98,7 @@ describe('requests', () => {
     await Promise.all(ends);
   });
 
-  it('another lane, type or fixed size has a line of its own', async () => {
+  it('does not mix lanes, types or fixed sizes', async () => {
     const { filler, sent, grant } = playService({ objects: 1000 });
     const ends = [
       filler.put(auto, SYNC, order('a', 2)),
@@ -113,7 +113,7 @@ describe('requests', () => {
     expect(sent.map(({ length }) => length).toSorted((a, b) => a - b)).toEqual([2, 2, 3, 3, 20, 100]);
   });
 
-  it('leave out the objects of a batch that has lost its claim, and send the others', async () => {
+  it('leaves out the objects of a batch that has lost its claim, and sends the rest', async () => {
     const { filler, sent, grant } = playService();
     const lost = new SlotsyncError('claim_lost', 'another batch took these records over');
     const losing = order('a', 3, { claim: { confirm: () => Promise.reject(lost) } });
@@ -125,7 +125,7 @@ describe('requests', () => {
     expect(second?.failure).toBeUndefined();
   });
 
-  it('leave out what was read too long ago, and give it back; read again, it goes first', async () => {
+  it('leaves out objects that were read too long ago, and sends them first once they are read again', async () => {
     const { filler, sent, time, grant } = playService({ objects: 2 });
     const old = filler.put(auto, SYNC, order('a', 4, { goodUntil: 5 }));
     const late = filler.put(auto, SYNC, order('b', 4));
@@ -146,7 +146,7 @@ describe('requests', () => {
     await Promise.all([late, again]);
   });
 
-  it('under way do not keep back what is too old by then', async () => {
+  it('does not delay the return of outdated objects while it is in flight', async () => {
     const { filler, sent, time, grant, hold } = playService({ objects: 2 });
     const answered = hold();
     const old = filler.put(auto, SYNC, order('a', 4, { goodUntil: 5 }));
@@ -158,7 +158,7 @@ describe('requests', () => {
     expect(sent).toEqual([['a0', 'a1']]);
   });
 
-  it('that fail end every batch that was in them, and what was not sent of those is not sent', async () => {
+  it('ends all of its batches when it fails, and their remaining objects are not sent', async () => {
     const failure = new SlotsyncError('answer_lost', 'no answer arrived');
     let isDown = true;
     const { filler, sent, learned, grant } = playService({
@@ -183,7 +183,7 @@ describe('requests', () => {
     expect(sent.flat().filter((extId) => extId === 'b3')).toHaveLength(0);
   });
 
-  it('refused whole for one object are halved, and only that object is refused', async () => {
+  it('is halved when it is refused for one object, and only that object is refused', async () => {
     const { filler, learned, grant } = playService({
       objects: 16,
       judge: (names) => {
@@ -200,7 +200,7 @@ describe('requests', () => {
     expect(learned.every(({ outcome }) => outcome === 'accepted')).toBe(true);
   });
 
-  it('refused whole of which every part is accepted teach that there was too much in them', async () => {
+  it('teaches a smaller size when it is refused but each of its parts is accepted', async () => {
     const { filler, learned, grant } = playService({
       objects: 16,
       judge: (names) => {
@@ -217,7 +217,7 @@ describe('requests', () => {
     ]);
   });
 
-  it('refused for the size of one object, which is refused alone, teach nothing of the others', async () => {
+  it('teaches no size when one of its objects is refused alone for its size', async () => {
     const { filler, learned, grant } = playService({
       objects: 16,
       judge: (names) => {
@@ -230,7 +230,7 @@ describe('requests', () => {
     expect(learned.flatMap(({ outcome, objects }) => (outcome === 'accepted' ? [] : objects))).toEqual([]);
   });
 
-  it('that get no slot fail every batch that waits', async () => {
+  it('fails every waiting batch when it gets no slot', async () => {
     const closed = new SlotsyncError('limiter_closed', 'the limiter is closed');
     const failing = createRequestFiller({
       clock: () => 0,

@@ -28,11 +28,11 @@ const fingerprints = (streams: Streams = {}, kinds: Record<string, string> = { L
     streams: { rooms: ROOMS, courses: COURSES, staff: STAFF, ...streams },
     lookups: { kinds },
   }).fingerprints;
-/** The streams that differ from the declarations above. */
+/** Returns the streams that differ from the declarations above. */
 const changed = (...to: Parameters<typeof fingerprints>) =>
   differingStreams(fingerprints().streams, fingerprints(...to));
 
-describe('fingerprint of a declaration', () => {
+describe('the fingerprint of a declaration', () => {
   it.each<[option: string, change: Partial<Declaration>]>([
     ['from', { from: 'campus.other' }],
     ['columns', { from: { table: 'campus.courses', columns: ['id', 'name'] } }],
@@ -56,14 +56,14 @@ describe('fingerprint of a declaration', () => {
     ['freshness', { freshness: { column: 'loaded_at' } }],
     ['schedule', { schedule: '0 * * * *' }],
     ['operations', { operations: ['create', 'update'] }],
-  ])('changes with %s, and those of other streams do not', (_, change) => {
+  ])('changes with %s, in this stream only', (_, change) => {
     expect(changed({ staff: { ...STAFF, ...change } })).toEqual(['staff']);
     expect(fingerprints({ staff: { ...STAFF, ...change } }).configuration).not.toBe(
       fingerprints().configuration,
     );
   });
 
-  it('is that of former versions where only options of theirs are declared', () => {
+  it('equals the fingerprint of former versions if only their options are declared', () => {
     const [rooms] = checkConfiguration({
       streams: {
         rooms: {
@@ -84,14 +84,14 @@ describe('fingerprint of a declaration', () => {
     ]);
   });
 
-  it('does not change for rows with `operations`', () => {
+  it('leaves the fingerprint of rows unchanged with `operations`', () => {
     const [all, some] = [{}, { operations: ['update' as const] }].map(
       (more) => checkConfiguration({ streams: { staff: { ...STAFF, ...more } } }).streams[0]?.fingerprint,
     );
     expect(some).toBe(all);
   });
 
-  it('is what it was before `retire` and `graceDays` had longer forms', () => {
+  it('equals the fingerprint from before `retire` and `graceDays` had longer forms', () => {
     const rooms: Declaration = {
       from: 'campus.rooms',
       key: 'room_code',
@@ -116,19 +116,19 @@ describe('fingerprint of a declaration', () => {
     expect(changed({}, { L: 'lecture hall' })).toEqual(['rooms']);
   });
 
-  it('changes with the external ids of the streams it refers to, and not with their fields', () => {
+  it('changes with the external ids of referenced streams, but not with their other options', () => {
     expect(changed({ rooms: { ...ROOMS, externalId: 'r_{code}' } })).toEqual(['rooms', 'courses'].toSorted());
     expect(changed({ rooms: { ...ROOMS, retire: 'deactivate' } })).toEqual(['rooms']);
   });
 
-  it('changes with a stream that may give the same external ids', () => {
+  it('changes with a stream that may make the same external ids', () => {
     expect(changed({ guests: { ...STAFF, from: 'campus.guests', externalId: 'staff_{number}' } })).toEqual([
       'staff',
     ]);
     expect(changed({ guests: { ...STAFF, externalId: 'guest_{id}' } })).toEqual([]);
   });
 
-  it('does not depend on the order of the streams, and names one that is not known', () => {
+  it('does not depend on the order of the streams, and differs for an unknown stream', () => {
     const { configuration } = fingerprints();
     const reversed = { streams: { staff: STAFF, courses: COURSES, rooms: ROOMS } };
     expect(

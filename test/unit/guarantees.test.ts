@@ -1,4 +1,4 @@
-// docs/guarantees.md and the tests name each other: every guarantee has tests, and every test that names one is listed.
+// docs/guarantees.md and the tests name each other: every guarantee has tests, and each test that names a guarantee is listed.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,7 +18,7 @@ const guarantees = [
   ),
 }));
 
-/** The guarantees a test file names in comments such as `// Guarantees 2, 4`. */
+/** Returns the guarantees that a test file names in comments such as `// Guarantees 2, 4`. */
 function markedIn(file: string): Set<number> {
   const markers = read(file).matchAll(/^ *\/\/ Guarantees? (\d+(?:, \d+)*)/gm);
   return new Set([...markers].flatMap(([, numbers = '']) => numbers.split(', ').map(Number)));
@@ -34,7 +34,7 @@ describe('the guarantees', () => {
     expect(guarantees.map(({ number }) => number)).toEqual(Array.from({ length: 11 }, (_, at) => at + 1));
   });
 
-  it('stand in the README by the same names: five of them', () => {
+  it('include the five of the README, by the same names', () => {
     const section = read('README.md').split('\n## What it guarantees\n')[1]?.split('\n## ')[0] ?? '';
     const listed = [...section.matchAll(/^\| \*\*([^*]+)\*\*/gm)].map(([, title]) => title);
     expect(listed).toHaveLength(5);
@@ -42,7 +42,7 @@ describe('the guarantees', () => {
   });
 
   it.each(guarantees)(
-    '$number, $title: has a sentence, and tests that exist and name it',
+    'have a sentence, and tests that exist and name the guarantee: $number, $title',
     ({ number, sentence, tests }) => {
       expect(sentence).toMatch(/\.$/);
       expect(tests.length).toBeGreaterThan(0);
@@ -53,7 +53,7 @@ describe('the guarantees', () => {
     },
   );
 
-  it.each(testFiles)('%s is listed with every guarantee it names', (file) => {
+  it.each(testFiles)('list %s under each guarantee that it names', (file) => {
     for (const number of markedIn(file))
       expect(guarantees.find((one) => one.number === number)?.tests, `guarantee ${number}`).toContain(file);
   });

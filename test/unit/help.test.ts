@@ -7,7 +7,7 @@ const program = new Command('slotsync');
 addCommands(program);
 
 it.each(program.commands.map((command) => [command.name(), command] as const))(
-  'help: %s fits into 80 columns',
+  'the help of slotsync %s fits into 80 columns',
   (_, command) => {
     let text = '';
     command.configureOutput({ writeOut: (more) => (text += more), getOutHelpWidth: () => 80 }).outputHelp();

@@ -1,5 +1,5 @@
 // Guarantee 6
-// The sentence about a closed gate, and the command or the step that opens it.
+// Sentences about a closed gate, with the command or the step that opens it.
 import { describe, expect, it } from 'vitest';
 import type { Hold } from '../../src/state/schema.js';
 import { describeReason, describeReasonAndCommand } from '../../src/sync/limits/hold-reason.js';
@@ -15,8 +15,8 @@ const held = (facts: Partial<Hold['facts']> = {}, changes: Partial<Hold> = {}): 
 const ofRun = (hold: Hold, runId: number | undefined = 7) =>
   describeReasonAndCommand({ ...hold, stream: 'rooms', runId });
 
-describe('reason of a hold', () => {
-  it('says how many, of how many, beyond what, and the command', () => {
+describe('the reason of a hold', () => {
+  it('names both numbers, the limit and the command', () => {
     expect(ofRun(held())).toBe(
       '11 of 100 records would be deactivated, more than 10 and more than 10 %; ' +
         'if this is intended: slotsync approve 7 --stream rooms --operation retire',
@@ -31,22 +31,22 @@ describe('reason of a hold', () => {
 
   it.each<[string, Hold, string]>([
     [
-      'what was sent within a day',
+      'records that were sent within a day',
       held({ earlier: 10 }, { count: 1 }),
       '1 of 100 records would be deactivated after 10 within 23 hours, more than 10 and more than 10 %',
     ],
     [
-      'what the gate keeps already',
+      'records that the gate holds already',
       held({ held: 30 }, { operation: 'update', count: 1 }),
       '1 of 100 records would be updated, beside 30 that were held before, more than 10 and more than 10 %',
     ],
     [
-      'an approval for fewer',
+      'an approval for fewer records',
       held({ approval: { allowed: 10, isOther: false } }),
       '11 of 100 records would be deactivated, more than 10 and more than 10 %, and the approval allows 10',
     ],
     [
-      'an approval for others',
+      'an approval for other records',
       held({ approval: { allowed: 11, isOther: true } }),
       '11 of 100 records would be deactivated, more than 10 and more than 10 %, and the approval allows exactly the 11 records that were held, and these are others',
     ],
@@ -73,12 +73,12 @@ describe('reason of a hold', () => {
       },
       '11 of 100 records that were never accepted would take over objects of streams that left the configuration (spaces 11), more than 10 and more than 10 %',
     ],
-  ])('%s', (_, hold, expected) => {
+  ])('mentions %s', (_, hold, expected) => {
     expect(describeReason(hold)).toBe(expected);
   });
 });
 
-describe('step that opens a gate', () => {
+describe('the step that opens a gate', () => {
   it.each<[Hold['reason'], Hold['operation'], RegExp]>([
     ['empty_source', 'retire', /Check the mirror, then: slotsync sync rooms$/],
     ['forbidden', 'retire', /Let the service permit the request, then: slotsync sync rooms$/],
@@ -94,12 +94,12 @@ describe('step that opens a gate', () => {
       /slotsync rename-stream spaces rooms; or if .*: slotsync approve 7/,
     ],
     ['refused', '*', /: slotsync approve 7 --stream rooms --gate refused$/],
-  ])('%s', (reason, operation, expected) => {
+  ])('is named for the reason %s', (reason, operation, expected) => {
     const facts = { message: 'no', formerStreams: { spaces: 1 } };
     expect(ofRun({ ...held(facts), reason, operation })).toMatch(expected);
   });
 
-  it('an approval that waits says for what', () => {
+  it('names the unsent writes that an approval waits for', () => {
     expect(ofRun(held({ waitsForWrites: true }))).toContain(
       'The approval stands. Correct or approve the creates and updates that are not sent',
     );

@@ -1,4 +1,4 @@
-// The meaning of every status, at every endpoint, with every kind of body.
+// Meanings of every status, at every endpoint, with every kind of body.
 import { describe, expect, it } from 'vitest';
 import { asTransportError, meaningOf, type Meaning } from '../../src/destination/http-errors.js';
 
@@ -11,7 +11,7 @@ const SIGN_IN = {
 } as const;
 const STATUSES = Array.from({ length: 500 }, (_, at) => 100 + at);
 
-/** The meaning as docs/service-contract.md says it. */
+/** Returns the meaning that docs/service-contract.md documents. */
 function expected(status: number, isSignIn: boolean, body: 'service' | 'page' | 'other'): Meaning {
   if (status >= 200 && status < 300) return 'read';
   if (status >= 300 && status < 400) return 'redirected';
@@ -30,7 +30,7 @@ describe('the meaning of an answer', () => {
     ['a find', FIND],
     ['a write', PUT],
     ['authentication', SIGN_IN],
-  ])('at %s is known for each status of 100 to 599 and each kind of body', (_, call) => {
+  ])('is decided at %s for every status from 100 to 599 and every kind of body', (_, call) => {
     for (const status of STATUSES)
       for (const body of ['service', 'page', 'other'] as const)
         expect(`${status} ${body} ${meaningOf(status, call, body)}`).toBe(
@@ -42,8 +42,11 @@ describe('the meaning of an answer', () => {
 it.each([
   [PUT, 'no answer arrived (ECONNRESET); the service may have carried it out'],
   [FIND, 'no answer arrived (ECONNRESET)'],
-] as const)('$method $path without an answer: the message says what may have happened', (call, sentence) => {
-  const cause = Object.assign(new Error('read'), { code: 'ECONNRESET' });
-  const error = asTransportError(cause, call, true);
-  expect(error).toMatchObject({ code: 'answer_lost', message: `${call.method} ${call.path}: ${sentence}` });
-});
+] as const)(
+  'a $method $path without an answer says whether the service may have carried it out',
+  (call, sentence) => {
+    const cause = Object.assign(new Error('read'), { code: 'ECONNRESET' });
+    const error = asTransportError(cause, call, true);
+    expect(error).toMatchObject({ code: 'answer_lost', message: `${call.method} ${call.path}: ${sentence}` });
+  },
+);

@@ -4,7 +4,7 @@ import { LANES } from '../../src/destination/quota/limiter.js';
 import { batchJobId, JOB_OPTIONS, priorityOf, runJobId } from '../../src/queue/jobs.js';
 
 describe('a job', () => {
-  it('a better lane goes first, and none jumps the queue with priority 0', () => {
+  it('has a priority by its lane, never 0', () => {
     expect(LANES.map((lane) => [lane, priorityOf(lane)])).toEqual([
       ['incremental', 1],
       ['sync', 2],
@@ -13,11 +13,11 @@ describe('a job', () => {
     ]);
   });
 
-  it('an unknown lane goes last', () => {
+  it('goes last when its lane is unknown', () => {
     expect(priorityOf('express')).toBe(4);
   });
 
-  it('has an id without a colon that is not digits alone, for each run and batch its own', () => {
+  it('has an id of its own for each run and batch, without a colon and not only of digits', () => {
     expect([runJobId(7), batchJobId(7)]).toEqual(['run-7', 'batch-7']);
     const anyId = fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER });
     fc.assert(
@@ -29,7 +29,7 @@ describe('a job', () => {
     );
   });
 
-  it('has nine attempts, and leaves nothing behind in the queue that would block its id', () => {
+  it('has nine attempts, and is removed from the queue when it has ended', () => {
     expect(JOB_OPTIONS).toEqual({
       attempts: 9,
       backoff: { type: 'custom' },

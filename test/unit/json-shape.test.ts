@@ -31,5 +31,5 @@ describe('compareShapes', () => {
     [{ results: [{ id: 1 }] }, { results: [] }, []],
     [[{ id: 1, extId: 'a' }, { id: 2 }], [{ id: 3 }], []],
     [{ results: [] }, [], ['the body: was object, is list']],
-  ])('from %j to %j', (was, is, expected) => expect(compare(was, is)).toEqual(expected));
+  ])('reports the changes from %j to %j', (was, is, expected) => expect(compare(was, is)).toEqual(expected));
 });

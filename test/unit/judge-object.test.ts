@@ -1,4 +1,4 @@
-// The result of verifying one object, case by case: where it differs, and where a difference is no drift.
+// Results of verifying one object: drift, and differences that are no drift.
 import { describe, expect, it } from 'vitest';
 import type { FoundObject } from '../../src/destination/destination.js';
 import type { SlotsyncError } from '../../src/errors/errors.js';
@@ -50,11 +50,11 @@ const RETIRED = { declared: RETIRING, record: { status: 'retired' }, row: null }
 const MISSING = { fieldId: 'room.course', stream: 'courses', localKey: 'C' };
 const AGAIN_ACTIVE = { kind: 'changed', fields: { active: { here: ['false'], there: ['true'] } } } as const;
 
-describe('an object of a record', () => {
+describe('the verification of an object', () => {
   it.each<[string, Case, Judgement]>([
     ['as it was accepted', {}, 'fine'],
     ['with a field that the mapping does not own', { object: { fields: [named('Aula'), NOTE] } }, 'fine'],
-    ['with properties that nobody here knows', { object: { carried: { members: [1] } } }, 'fine'],
+    ['with unknown properties', { object: { carried: { members: [1] } } }, 'fine'],
     ['of a subtype', { declared: { subtypes: ['lab'] }, object: { typeId: 'lab' } }, 'fine'],
     [
       'with another value',
@@ -67,7 +67,7 @@ describe('an object of a record', () => {
       { kind: 'changed', fields: { 'room.note': { here: [], there: ['projector'] } } },
     ],
     [
-      'inactive',
+      'that is inactive',
       { object: { active: false } },
       { kind: 'inactive', fields: { active: { here: ['true'], there: ['false'] } } },
     ],
@@ -86,13 +86,17 @@ describe('an object of a record', () => {
     ['retired and missing', { ...RETIRED, object: null }, 'fine'],
     ['retired and of another type', { ...RETIRED, object: { typeId: 'course' } }, 'fine'],
     ['retired and active again', RETIRED, AGAIN_ACTIVE],
-    ['retired and active again, where nothing is retired any more', { ...RETIRED, declared: {} }, 'fine'],
-  ])('%s', (_, given, judgement) => {
+    [
+      'retired and active again, in a stream that retires nothing any more',
+      { ...RETIRED, declared: {} },
+      'fine',
+    ],
+  ])('judges an object %s', (_, given, judgement) => {
     expect(judge(given)).toEqual(judgement);
   });
 });
 
-describe('a difference that a sync has to do with', () => {
+describe('the verification of an object that differs', () => {
   const object = { fields: [named('Hall')] };
   it.each<[string, Case, Judgement]>([
     ['its row has changed', { row: '2' }, 'waiting'],
@@ -100,18 +104,22 @@ describe('a difference that a sync has to do with', () => {
     ['its row is gone, and nothing is retired', { row: null }, 'abandoned'],
     ['its row is gone, and it was given up', { row: null, record: { status: 'dead' } }, 'abandoned'],
     ['its row cannot be read', { row: null, more: { unreadable: {} as SlotsyncError } }, 'waiting'],
-    ['it refers to what has no object', { more: { rendered: { extId: 'A', missing: MISSING } } }, 'waiting'],
+    [
+      'it refers to a record without an object',
+      { more: { rendered: { extId: 'A', missing: MISSING } } },
+      'waiting',
+    ],
     ['it was given up', { record: { status: 'dead' } }, 'waiting'],
     ['it is in doubt, or a batch writes it', { record: { isSettled: false } }, 'waiting'],
     ['it was retired, and its row is back', { ...RETIRED, row: '1' }, 'waiting'],
-    ['its row is as it was, and becomes another object', { name: 'Hall' }, 'doubtful'],
-  ])('%s', (_, given, judgement) => {
+    ['its row is unchanged, but becomes another object', { name: 'Hall' }, 'doubtful'],
+  ])('reports no drift if %s', (_, given, judgement) => {
     expect(judge({ object, ...given })).toBe(judgement);
   });
 });
 
-describe('an answer that may be older than the record', () => {
-  it('shows no drift, and shows that an object is as it should be', () => {
+describe('the verification with an answer that may be older than the record', () => {
+  it('reports no drift, but confirms an object that agrees', () => {
     expect(judge({ object: null }, true)).toBe('unsure');
     expect(judge({}, true)).toBe('fine');
   });

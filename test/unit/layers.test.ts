@@ -1,4 +1,4 @@
-// The lint rule layers/imports: it reports every import that docs/architecture.md forbids, and every file of src/ has a place.
+// The lint rule layers/imports reports each import that docs/architecture.md forbids, and each file of src/ without a place.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,8 +32,8 @@ function reasonFor(from: string, to: string): string | undefined {
   return forbidden(from, relative.startsWith('.') ? relative : `./${relative}`);
 }
 
-describe('layers: imports between files of src/', () => {
-  test('nothing imports what is above it or beside it', () => {
+describe('imports between files of src/', () => {
+  test('are forbidden if the imported file is above or beside the importing file', () => {
     const pairs = PICTURE.flatMap((line, at) =>
       line.flatMap((from) => {
         const others = PICTURE.slice(0, at + 1).flat();
@@ -45,7 +45,7 @@ describe('layers: imports between files of src/', () => {
   });
 });
 
-test('layers: every file of src/ has a place, and a place names only places', () => {
+test('scripts/layers.mjs has a place for every file of src/, and names only places that exist', () => {
   const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
     .map((file) => file.split(path.sep).join('/'))
     .filter((file) => file.endsWith('.ts'));
@@ -55,7 +55,7 @@ test('layers: every file of src/ has a place, and a place names only places', ()
   expect(named.filter((place) => !(place in MAY_IMPORT))).toEqual([]);
 });
 
-test('layers: oxlint reports a forbidden import and a file without a place', () => {
+test('oxlint reports a forbidden import and a file without a place', () => {
   const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-layers-'));
   try {
     const write = (file: string, text: string) => {
@@ -76,7 +76,7 @@ test('layers: oxlint reports a forbidden import and a file without a place', () 
   }
 });
 
-/** The output of oxlint about a folder that breaks the rules of this repository. */
+/** Returns the output of oxlint about a folder that breaks the rules of this repository. */
 function lint(folder: string): string {
   const oxlint = path.resolve('node_modules/oxlint/bin/oxlint');
   try {

@@ -25,7 +25,7 @@ beforeEach(() => {
 afterEach(() => vi.useRealTimers());
 const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
-/** The state of a promise so far. */
+/** Tracks the state of a promise. */
 function observe(promise: Promise<unknown>) {
   const seen: { state: 'pending' | 'done' | 'failed' } = { state: 'pending' };
   promise.then(
@@ -35,7 +35,7 @@ function observe(promise: Promise<unknown>) {
   return seen;
 }
 
-/** Work in flight that ends when the test says so. */
+/** Creates work in flight that ends when the test calls `end` or `fail`. */
 function createWork() {
   let end: () => void = () => undefined;
   let fail: (error: Error) => void = () => undefined;
@@ -66,7 +66,7 @@ describe('releasers', () => {
     );
   });
 
-  it('that fail, at once or later, or hang, keep no other open', async () => {
+  it('continue with the remaining releasers after a releaser fails or hangs', async () => {
     const released: string[] = [];
     const releasers = createReleasers({ log, withinMs: SECOND });
     releasers.add(1, async () => released.push('first'));
@@ -83,7 +83,7 @@ describe('releasers', () => {
     expect(messages()).toEqual(['closing failed', 'closing failed']);
   });
 
-  it('run once, and include what was registered while they ran', async () => {
+  it('run once, including releasers that are added while they run', async () => {
     const release = vi.fn(async () => undefined);
     const releasers = createReleasers({ log, withinMs: SECOND });
     releasers.add(1, async () => void releasers.add(2, release));
@@ -106,7 +106,7 @@ describe('repeat', () => {
     return { ...loop, onError, stop: () => stopping.abort() };
   };
 
-  it('runs at once, then again a time after each round has ended', async () => {
+  it('runs at once, and then a fixed time after the end of each round', async () => {
     const round = vi.fn(() => new Promise<void>((resolve) => setTimeout(resolve, 300)));
     const { stop, ended } = start(round);
     await pass(0);
@@ -120,7 +120,7 @@ describe('repeat', () => {
     await ended;
   });
 
-  it('waits before the first round when it is asked to', async () => {
+  it('waits before the first round if asked to', async () => {
     const round = vi.fn(async () => undefined);
     const { stop } = start(round, 5 * SECOND);
     await pass(4999);
@@ -130,7 +130,7 @@ describe('repeat', () => {
     stop();
   });
 
-  it('takes the time to the next round from the round, and ends with `done`', async () => {
+  it('takes the time to the next round from the result of a round, and ends with `done`', async () => {
     const results = [0, 250, 'done' as const];
     const round = vi.fn(async () => results.shift());
     const { ended } = start(round);
@@ -143,7 +143,7 @@ describe('repeat', () => {
     expect(round).toHaveBeenCalledTimes(3);
   });
 
-  it('survives a failed round, and reports each', async () => {
+  it('continues after a failed round, and reports each failure', async () => {
     const round = vi.fn(() => Promise.reject(new Error('down')));
     const { onError, stop } = start(round);
     await pass(2 * SECOND);
@@ -152,7 +152,7 @@ describe('repeat', () => {
     stop();
   });
 
-  it('is woken while it waits; while a round runs, another follows and no two overlap', async () => {
+  it('is woken during a pause, or runs one more round after the running round, without overlap', async () => {
     let running = 0;
     const round = vi.fn(async () => {
       expect(++running).toBe(1);
@@ -172,7 +172,7 @@ describe('repeat', () => {
     stop();
   });
 
-  it('ends at once while it waits, and otherwise with the running round, whose failure is not reported', async () => {
+  it('ends at once between rounds, or after the running round without reporting its failure', async () => {
     const waiting = start(async () => undefined);
     await pass(500);
     waiting.stop();
@@ -190,7 +190,7 @@ describe('repeat', () => {
     expect(running.onError).not.toHaveBeenCalled();
   });
 
-  it('does nothing when it has been stopped before', async () => {
+  it('does nothing when its signal was aborted before', async () => {
     const round = vi.fn(async () => undefined);
     await repeat(round, { everyMs: SECOND, signal: AbortSignal.abort(), onError: vi.fn() }).ended;
     expect(round).not.toHaveBeenCalled();
@@ -204,7 +204,7 @@ describe('a two-step stop', () => {
     return { ...createStoppable('workers', log, finish), finish, work };
   };
 
-  it('lets the work in flight finish within the grace, and does not interrupt it', async () => {
+  it('lets work in flight finish within the grace, without an interruption', async () => {
     const { stop, stopping, aborting, work } = setUp();
     const stopped = observe(stop(10 * SECOND));
     expect(stopping.aborted).toBe(true);
@@ -218,7 +218,7 @@ describe('a two-step stop', () => {
     expect(messages()).toEqual([]);
   });
 
-  it('interrupts it when the grace has ended, and waits until it has returned', async () => {
+  it('interrupts work when the grace has ended, and waits until it has returned', async () => {
     const { stop, aborting, work } = setUp();
     const stopped = observe(stop(10 * SECOND));
     await pass(10 * SECOND - 1);
@@ -232,7 +232,7 @@ describe('a two-step stop', () => {
     expect(messages()).toEqual([]);
   });
 
-  it('interrupts it at once by `abort`, before the grace has ended or without a stop', async () => {
+  it('interrupts work at once on `abort`, within the grace or without a stop', async () => {
     const later = setUp();
     const stopped = observe(later.stop(10 * SECOND));
     await pass(SECOND);
@@ -248,7 +248,7 @@ describe('a two-step stop', () => {
     expect(finish).toHaveBeenCalledTimes(1);
   });
 
-  it('leaves what does not return to the end of the process, and logs it', async () => {
+  it('abandons work that does not return, and logs an error', async () => {
     const { stop } = setUp();
     const stopped = observe(stop(10 * SECOND));
     await pass(15 * SECOND - 1);
@@ -258,7 +258,7 @@ describe('a two-step stop', () => {
     expect(lines).toMatchObject([{ part: 'workers', msg: expect.stringContaining('did not end in time') }]);
   });
 
-  it('happens once: the first grace counts', async () => {
+  it('happens once, with the first grace', async () => {
     const { stop, aborting, finish } = setUp();
     void stop(SECOND);
     void stop(60 * SECOND);
@@ -267,14 +267,14 @@ describe('a two-step stop', () => {
     expect(finish).toHaveBeenCalledTimes(1);
   });
 
-  it('passes on that finishing failed', async () => {
+  it('rejects when finishing fails', async () => {
     const { stop, work } = setUp();
     const stopped = stop();
     work.fail(new Error('lost'));
     await expect(stopped).rejects.toThrow('lost');
   });
 
-  it('runs its parts at the same time, and includes parts that were added later', async () => {
+  it('stops its parts at the same time, including parts that were added later', async () => {
     const parts = [setUp(), setUp()];
     const all = stopTogether(parts);
     parts.push(setUp());
@@ -289,7 +289,7 @@ describe('a two-step stop', () => {
 });
 
 describe('endsWithin', () => {
-  it('tells what ended from what did not, and throws what the work throws', async () => {
+  it('returns whether work has ended in time, and throws the error of the work', async () => {
     expect(await endsWithin(Promise.resolve(), SECOND)).toBe(true);
     expect(await endsWithin(never(), SECOND, AbortSignal.abort())).toBe(false);
     await expect(endsWithin(Promise.reject(new Error('down')), SECOND)).rejects.toThrow('down');

@@ -1,5 +1,4 @@
-// The local side of the quota against a store that is played. What the real stores hold is in
-// test/integration/limiter.test.ts.
+// The local side of the quota, with a played store. test/integration/limiter.test.ts tests the real stores.
 import { setTimeout as pause } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -12,7 +11,7 @@ import {
 } from '../../src/destination/quota/limiter.js';
 import { until } from '../support/wait.js';
 
-/** Answers each take as `answer` says; grants at once by default. */
+/** Plays a store that answers each take as `answer` says. By default it grants at once. */
 function playStore(answer: (call: number) => SlotAnswer | Promise<SlotAnswer> = (call) => granted(call)) {
   const takes: { lane: Lane; leaseMs: number }[] = [];
   const withdrawn: string[] = [];
@@ -42,8 +41,8 @@ afterEach(async () => {
   for (const limiter of limiters.splice(0)) await limiter.close();
 });
 
-describe('the local line', () => {
-  it('serves those waiting in a lane in their order', async () => {
+describe('the local line for slots', () => {
+  it('serves the waiters of a lane in their order', async () => {
     const { store } = playStore((call) => (call % 2 ? refused(1) : granted(call)));
     const limiter = limiterOf({ store });
     const served: number[] = [];
@@ -51,7 +50,7 @@ describe('the local line', () => {
     expect(served).toEqual([0, 1, 2, 3]);
   });
 
-  it('lets only its head ask the store, whatever number waits', async () => {
+  it('lets only its head ask the store', async () => {
     const { store, takes } = playStore(never);
     const limiter = limiterOf({ store, storeTimeoutMs: 10_000 });
     const leaving = Array.from({ length: 50 }, () => new AbortController());
@@ -63,7 +62,7 @@ describe('the local line', () => {
     limiters.pop(); // the store never answers, so there is nothing to wait for
   });
 
-  it('has a line for each lane and tells the store which one asks, and the lease', async () => {
+  it('is separate for each lane, and tells the store its lane and its lease', async () => {
     const { store, takes } = playStore((call) => (call === 1 ? never() : granted(call)));
     const limiter = limiterOf({ store, leaseMs: 7_000 });
     const first = limiter.take('incremental').catch(() => undefined);
@@ -76,7 +75,7 @@ describe('the local line', () => {
     await first;
   });
 
-  it('hands the grants of one answer over in order, and releases those that nobody waits for', async () => {
+  it('hands out the grants of one answer in order, and releases surplus grants', async () => {
     let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
     const limiter = limiterOf({ store, storeTimeoutMs: 10_000 });
@@ -94,14 +93,14 @@ describe('the local line', () => {
     expect(takes).toHaveLength(1);
   });
 
-  it('resolves when the booked time has come', async () => {
+  it('resolves at the booked time', async () => {
     const { store } = playStore((call) => granted(call, 50));
     const began = performance.now();
     await limiterOf({ store }).take('sync');
     expect(performance.now() - began).toBeGreaterThanOrEqual(49);
   });
 
-  it('asks again when the store said', async () => {
+  it('asks again after the delay that the store named', async () => {
     const { store, takes } = playStore((call) => (call === 1 ? refused(40) : granted(call)));
     const began = performance.now();
     await limiterOf({ store }).take('sync');
@@ -110,8 +109,8 @@ describe('the local line', () => {
   });
 });
 
-describe('an abandoned wait', () => {
-  it('rejects with the reason of the signal, also when that was aborted before', async () => {
+describe('an abandoned wait for a slot', () => {
+  it('rejects with the reason of the signal, even if the signal was aborted before', async () => {
     const { store, takes } = playStore(() => refused(10));
     const limiter = limiterOf({ store });
     const reason = new Error('run cancelled');
@@ -123,7 +122,7 @@ describe('an abandoned wait', () => {
     await expect(take).rejects.toBe(reason);
   });
 
-  it('leaves a grant that is on its way to the next in line', async () => {
+  it('leaves a grant in transit to the next waiter', async () => {
     let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, released } = playStore((call) =>
       call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
@@ -140,7 +139,7 @@ describe('an abandoned wait', () => {
     expect(released).toEqual([]);
   });
 
-  it('releases a grant that finds nobody', async () => {
+  it('releases a grant in transit when nobody waits', async () => {
     let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
     const leave = new AbortController();
@@ -152,7 +151,7 @@ describe('an abandoned wait', () => {
     await until(() => released.length === 1, { describe: 'the release' });
   });
 
-  it('releases a slot booked ahead', async () => {
+  it('releases a slot that is booked ahead', async () => {
     const { store, released } = playStore((call) => granted(call, 5_000));
     const leave = new AbortController();
     const take = limiterOf({ store }).take('sync', leave.signal);
@@ -204,8 +203,8 @@ describe('an abandoned wait', () => {
   });
 });
 
-describe('the registration of a line', () => {
-  it('is withdrawn when the last one leaves, however long its wait was', async () => {
+describe('the registration of a line at the store', () => {
+  it('is withdrawn when the last waiter leaves', async () => {
     const { store, takes, withdrawn } = playStore(() => refused(60_000));
     const limiter = limiterOf({ store });
     const leaving = [new AbortController(), new AbortController()] as const;
@@ -218,7 +217,7 @@ describe('the registration of a line', () => {
     await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
   });
 
-  it('is withdrawn when the last one left while the store was being asked', async () => {
+  it('is withdrawn when the last waiter has left while the store was asked', async () => {
     let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, withdrawn } = playStore(() => new Promise((resolve) => (answer = resolve)));
     const leave = new AbortController();
@@ -230,7 +229,7 @@ describe('the registration of a line', () => {
     await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
   });
 
-  it('is withdrawn on closing, and by its own name in each lane', async () => {
+  it('is withdrawn on closing, for each lane by its own name', async () => {
     const { store, takes, withdrawn } = playStore(() => refused(60_000));
     const limiter = limiterOf({ store });
     const waiting = [limiter.take('sync'), limiter.take('verify')];
@@ -239,7 +238,7 @@ describe('the registration of a line', () => {
     expect(new Set(withdrawn).size).toBe(2);
   });
 
-  it('goes on after a grant when more than one waits, and is withdrawn when nobody does any more', async () => {
+  it('stays after a grant while a waiter is left, and is withdrawn when none is left', async () => {
     const asked: number[] = [];
     const { store, withdrawn } = playStore();
     const limiter = limiterOf({
@@ -263,7 +262,7 @@ describe('the registration of a line', () => {
     expect(asked).toEqual([1, 2, 1]);
   });
 
-  it('ends with a grant, of which the store knows', async () => {
+  it('ends with a grant, without a withdrawal', async () => {
     const { store, withdrawn } = playStore((call) => (call === 1 ? refused(1) : granted(call)));
     const limiter = limiterOf({ store });
     await limiter.take('sync');
@@ -271,7 +270,7 @@ describe('the registration of a line', () => {
     expect(withdrawn).toEqual([]);
   });
 
-  it('does not keep the next one waiting who joins after it', async () => {
+  it('does not delay a waiter who joins after its last waiter has left', async () => {
     const { store, takes } = playStore((call) => (call === 1 ? refused(60_000) : granted(call)));
     const limiter = limiterOf({ store });
     const leave = new AbortController();
@@ -283,8 +282,8 @@ describe('the registration of a line', () => {
   });
 });
 
-describe('a slot', () => {
-  it('is released once, however often that is asked', async () => {
+describe('a slot of the quota', () => {
+  it('is released once, however often its release is called', async () => {
     const { store, released } = playStore();
     const slot = await limiterOf({ store }).take('sync');
     await Promise.all([slot.release(), slot.release()]);
@@ -292,7 +291,7 @@ describe('a slot', () => {
     expect(released).toEqual(['token-1']);
   });
 
-  it('is released again when the store failed, and the holder never hears of it', async () => {
+  it('is released by a retry when the store fails, without an error for its holder', async () => {
     let failures = 0;
     const { store, released } = playStore();
     const failing: SlotStore = {
@@ -316,7 +315,7 @@ describe('a slot', () => {
     expect(slot.usable()).toBe(false);
   });
 
-  it('that arrives too late is released, and another one taken', async () => {
+  it('is released when it arrives too late, and another slot is taken', async () => {
     let time = 0;
     const { store, released } = playStore((call) => {
       if (call === 1) time += 2_000;
@@ -328,10 +327,10 @@ describe('a slot', () => {
   });
 });
 
-describe('a store that cannot be reached', () => {
+describe('a store of the quota that cannot be reached', () => {
   const away = () => Promise.reject(new Error('ECONNREFUSED'));
 
-  it('makes every waiter fail in its time, as something to be retried', async () => {
+  it('fails every waiter after the time limit, with a retryable error', async () => {
     const { store, takes } = playStore(away);
     const limiter = limiterOf({ store, giveUpMs: 150 });
     const began = performance.now();
@@ -355,14 +354,14 @@ describe('a store that cannot be reached', () => {
     await expect(limiterOf({ store }).take('sync')).resolves.toBeDefined();
   });
 
-  it('does not hold back an abort', async () => {
+  it('does not delay an abort', async () => {
     const { store } = playStore(away);
     await expect(limiterOf({ store }).take('sync', AbortSignal.timeout(30))).rejects.toMatchObject({
       name: 'TimeoutError',
     });
   });
 
-  it('that is silent counts as away, and what it grants later is released', async () => {
+  it('counts as unreachable when it is silent, and its late grants are released', async () => {
     let answer: (taken: SlotAnswer) => void = () => {};
     const { store, released } = playStore((call) =>
       call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
@@ -373,7 +372,7 @@ describe('a store that cannot be reached', () => {
     await until(() => released.length === 2, { describe: 'both releases' });
   });
 
-  it('fails the report of a 429 and the question for usage the same way', async () => {
+  it('fails the report of a 429 and the query of usage with the same code', async () => {
     const { store } = playStore();
     const limiter = limiterOf({ store: { ...store, throttled: away } });
     await expect(limiter.throttled()).rejects.toMatchObject({ code: 'quota_unavailable' });
@@ -381,7 +380,7 @@ describe('a store that cannot be reached', () => {
   });
 });
 
-it('takes a senseless Retry-After for an absent one', async () => {
+it('the limiter ignores a Retry-After that is negative or not finite', async () => {
   const { store, throttled } = playStore();
   const limiter = limiterOf({ store });
   for (const retryAfterMs of [2_000, 0, undefined, -5, Number.NaN, Infinity])
@@ -389,7 +388,7 @@ it('takes a senseless Retry-After for an absent one', async () => {
   expect(throttled).toEqual([2_000, 0, undefined, undefined, undefined, undefined]);
 });
 
-it('refuses those waiting when closed, and ends when releases have been told', async () => {
+it('the limiter refuses waiters when it is closed, and waits for pending releases', async () => {
   const { store, released } = playStore((call) => (call === 1 ? granted(call) : refused(10_000)));
   const slow: SlotStore = { ...store, release: (token) => pause(30).then(() => store.release(token)) };
   const limiter = limiterOf({ store: slow });

@@ -1,5 +1,5 @@
 // Guarantee 11
-// What follows from the time at which the mirror was loaded.
+// Consequences of the time at which the mirror was loaded.
 import { describe, expect, it } from 'vitest';
 import { describeLoad, describeWholeLoad, judgeLoad, toLoadFacts } from '../../src/sync/limits/load-age.js';
 import type { LoadReading } from '../../src/mirror/mirror.js';
@@ -22,7 +22,7 @@ const said = (...given: Parameters<typeof judge>) => {
   return facts && describeWholeLoad(facts);
 };
 
-describe('load of the mirror', () => {
+describe('the load of the mirror', () => {
   it.each<[what: string, hours: number, says: string | undefined]>([
     ['as old as it may be', 26, undefined],
     [
@@ -36,25 +36,25 @@ describe('load of the mirror', () => {
       'the load of the mirror is 1 h 0 min older than the one before it: a backup may have been restored',
     ],
     ['newer than the one before', 1, undefined],
-    ['a clock that is a little ahead', -0.05, undefined],
+    ['by a clock that is a little ahead', -0.05, undefined],
     [
       'in the future',
       -2,
       'the load of the mirror is said to be 2 h 0 min in the future: a clock is wrong, or a time without a zone is not in UTC',
     ],
-  ])('%s', (what, hours, says) => {
+  ])('is judged by its age: %s', (what, hours, says) => {
     const noted = what === 'as old as it may be' ? { ...FRESH, loadedAt: hoursAgo(26) } : FRESH;
     expect(said(hours, { noted })).toBe(says);
     expect(judge(hours, { noted }).holds).toBe(says !== undefined);
   });
 
-  it('with `warn` holds nothing, whatever its problem', () => {
+  it('causes no hold with `warn`, whatever its problem', () => {
     const asked = { ...BY_QUERY, then: 'warn' } as const;
     for (const reading of [40, 4, -2, { fault: 'it returns nothing' }])
       expect(judge(reading, { asked })).toMatchObject({ holds: false, problem: expect.any(String) });
   });
 
-  it('a load of no known time is held, and forgets nothing of the one before', () => {
+  it('causes a hold if its time is unknown, and the former time stays known', () => {
     const load = judge({ fault: 'it returns 2 columns' });
     expect(load).toMatchObject({ problem: 'unreadable', holds: true, loadedAt: null });
     expect(said({ fault: 'it returns 2 columns' })).toBe(
@@ -65,7 +65,7 @@ describe('load of the mirror', () => {
     expect(facts && describeLoad(facts)).toBe('has no known time');
   });
 
-  it('stays older until one comes that is not, however it grows meanwhile', () => {
+  it('counts as older until a load is at least as new as the load before the older one', () => {
     const restored = judge(30, { asked: { ...BY_QUERY, maxHours: 100 } });
     expect(restored).toMatchObject({ problem: 'older', olderThan: FRESH.loadedAt });
     const noted = { ...FRESH, ...restored };
@@ -73,7 +73,7 @@ describe('load of the mirror', () => {
     expect(judge(2, { noted })).toMatchObject({ problem: null, olderThan: null });
   });
 
-  it('a column may have an older one, because the latest row was deleted: that is said, and holds nothing', () => {
+  it('may get older in a column whose latest row was deleted, which causes no hold', () => {
     const load = judge(4, { asked: BY_COLUMN });
     expect(load).toMatchObject({ problem: null, holds: false, olderThan: FRESH.loadedAt });
     expect(judge(40, { asked: BY_COLUMN })).toMatchObject({ problem: 'too_old', holds: true });

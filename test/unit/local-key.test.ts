@@ -11,17 +11,17 @@ const anyKey = fc
   .chain((count) => fc.array(anyPart, { minLength: count, maxLength: count }));
 
 describe('a local key', () => {
-  it('with one column is its text', () => {
+  it('is the text of its column, if it has one column', () => {
     expect(joinKey([String.raw`a|b\c`])).toBe(String.raw`a|b\c`);
     expect(joinKey([''])).toBe('');
   });
 
-  it('with several columns is joined by |, with | and \\ inside a part escaped', () => {
+  it('joins several columns by |, and escapes | and \\ inside a part', () => {
     expect(joinKey(['TEK', '2025'])).toBe('TEK|2025');
     expect(joinKey(['a|b', String.raw`c\d`, ''])).toBe(String.raw`a\|b|c\\d|`);
   });
 
-  it('is split into the parts it was joined of', () => {
+  it('is split into the parts that it was joined from', () => {
     fc.assert(
       fc.property(anyKey, (parts) => {
         expect(splitKey(joinKey(parts), parts.length)).toEqual(parts);
@@ -29,7 +29,7 @@ describe('a local key', () => {
     );
   });
 
-  it('is another for other parts', () => {
+  it('differs for different parts', () => {
     const twoKeys = fc.integer({ min: 2, max: 3 }).chain((count) => {
       const key = fc.array(fc.string({ unit: fc.constantFrom('|', '\\', 'a'), maxLength: 3 }), {
         minLength: count,
@@ -49,7 +49,7 @@ describe('a local key', () => {
     ['too few parts', 'a|b', 3],
     ['too many parts', 'a|b|c', 2],
     ['an escaped | where a part should end', String.raw`a\|b`, 2],
-  ])('with %s is no key of that stream', (_, key, count) => {
+  ])('is refused with %s', (_, key, count) => {
     expect(splitKey(key, count)).toBeUndefined();
   });
 });

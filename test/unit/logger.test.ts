@@ -1,5 +1,5 @@
 // Guarantee 9
-// The logger's own redaction: the last guard, for a secret that somebody hands to it.
+// Redaction in the logger, the last guard against a secret that a caller logs.
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -20,7 +20,7 @@ describe.each([
   { place: 'a file', terminal: undefined },
   { place: 'a terminal', terminal: { timeZone: 'Europe/Stockholm', hasColours: true } },
 ])('a log line for $place', ({ place, terminal }) => {
-  it.each(FIELDS)('secret: a field %s is hidden, wherever it stands', async (field) => {
+  it.each(FIELDS)('hides the field %s at any depth', async (field) => {
     const file = path.join(folder, `${field}-${place}.log`);
     const log = createLogger('info', terminal, file);
     log.info({ [field]: 'hunter2' }, 'at the top');
@@ -33,7 +33,7 @@ describe.each([
     expect(written).toContain('shown');
   });
 
-  it('controls: what a terminal would obey is shown, wherever it stands', async () => {
+  it('escapes control characters, wherever they stand', async () => {
     const file = path.join(folder, `controls-${place}.log`);
     const log = createLogger('info', terminal, file);
     const text = 'a\x1b]0;x\x07b\u202Ec\x9bd\x7fe';
@@ -45,8 +45,8 @@ describe.each([
   });
 });
 
-describe('a terminal', () => {
-  it('event: no message and no name of a field begins a line', () => {
+describe('a log line on a terminal', () => {
+  it('contains no line break of a message or of a name of a field', () => {
     const data = 'a\nwarn sending stopped';
     expect(lineOf({ [data]: data }, data)).toEqual([
       expect.stringContaining(String.raw`a\nwarn sending stopped  a\nwarn`),
@@ -63,7 +63,7 @@ describe('a terminal', () => {
     return screen.shown();
   };
 
-  it('event: it is one line, with its facts after the message, in place of a line that is drawn', () => {
+  it('has its facts after the message, and replaces a line that is drawn', () => {
     const facts = { runId: 3, stream: 'rooms', reason: 'refused\nas before', counts: { dead: 1 } };
     expect(lineOf(facts, 'throttled', 'Europe/Stockholm')).toEqual([
       expect.stringMatching(
@@ -72,7 +72,7 @@ describe('a terminal', () => {
     ]);
   });
 
-  it('time: one among the facts is in the same zone', () => {
+  it('shows a time among its facts in its own time zone', () => {
     const [line] = lineOf(
       { dueAt: new Date('2026-11-23T01:00:00.000Z'), text: '2026' },
       'x',
@@ -81,7 +81,7 @@ describe('a terminal', () => {
     expect(line).toMatch(/dueAt="2026-11-23 02:00:00 CET" text=2026$/);
   });
 
-  it('time: it follows the zone that is known later', () => {
+  it('follows a time zone that becomes known later', () => {
     const file = path.join(folder, 'zones.log');
     const terminal = { timeZone: 'UTC', hasColours: false };
     const log = createLogger('info', terminal, file);
@@ -90,19 +90,19 @@ describe('a terminal', () => {
     expect(readFileSync(file, 'utf8')).toMatch(/:\d\d GMT\+9 info x/);
   });
 
-  it('time: it is in the zone of the settings, else in that of this machine, and says which', () => {
+  it('names its time zone: that of the settings, else that of the machine', () => {
     const zone = (line = '') => line.split(' ')[1];
     expect(zone(lineOf({}, 'x', 'UTC')[0])).toBe('UTC');
     expect(zone(lineOf({}, 'x')[0])).toBe(nameOfZone(new Date()));
   });
 });
 
-it.skipIf(!existsSync('/dev/full'))('a line that cannot be written is lost, and the work goes on', () => {
+it.skipIf(!existsSync('/dev/full'))('a log line that cannot be written is lost without an error', () => {
   const log = createLogger('info', undefined, '/dev/full');
   for (let line = 1; line <= 3; line++) expect(() => log.info('no room')).not.toThrow();
 });
 
-describe('an unexpected error', () => {
+describe('the log of an unexpected error', () => {
   const SECRET = 'hunter2';
   const logTwice = (error: unknown) => {
     const file = path.join(folder, 'unexpected.log');
@@ -113,7 +113,7 @@ describe('an unexpected error', () => {
     return existsSync(file) ? readFileSync(file, 'utf8') : '';
   };
 
-  it('secret: the line of a job has classes, codes and frames of the chain, and no message', () => {
+  it('has classes, codes and frames of the chain once, and no message', () => {
     const driver = Object.assign(new SyntaxError(`invalid "${SECRET}"\n    at ${SECRET}`), {
       code: '22P02',
       detail: SECRET,
@@ -134,7 +134,7 @@ describe('an unexpected error', () => {
     for (const { at } of line.chain) expect(at[0]).toContain('logger.test.ts');
   });
 
-  it('expected: an error with a code of its own is not logged', () => {
+  it('leaves out an error that has a code of its own', () => {
     expect(logTwice(Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }))).toBe('');
   });
 });

@@ -1,4 +1,4 @@
-// Lookups: codes of the mirror translated into values of the service, from the configuration or a CSV file beside it.
+// Lookups translate codes of the mirror into values of the service. They stand in the configuration or in a CSV file beside it.
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -44,8 +44,8 @@ function faultsOf(lookups: Lookups, group?: Field): readonly string[] {
 
 const CODES = { group: { Manufacturing: 'MFG', Nursing: 'NUR', Closed: null } };
 
-describe('lookup: a column', () => {
-  it('lookup: each code becomes its value; null, and a code without a value, send nothing', () => {
+describe('a lookup for a column', () => {
+  it('translates each code, and sends nothing for null or for a code without a value', () => {
     const stream = resolve(CODES);
     expect(groupOf(stream, 'Manufacturing')).toEqual(['MFG']);
     expect(groupOf(stream, ['Nursing', null, 'Closed', 'Manufacturing'])).toEqual(['NUR', 'MFG']);
@@ -53,7 +53,7 @@ describe('lookup: a column', () => {
     expect(groupOf(resolve({ group: { 5: 'five', true: 'yes' } }), 5)).toEqual(['five']);
   });
 
-  it('lookup: a code that it does not have refuses the row, without the code; or is kept; or sends nothing', () => {
+  it('refuses, keeps or drops an unknown code as `otherwise` says, and does not quote the code', () => {
     expect(() => groupOf(resolve(CODES), 'Anna Berg')).toThrow(
       "rooms.fields['room.group']: column group holds a code that lookup 'group' does not have",
     );
@@ -64,17 +64,17 @@ describe('lookup: a column', () => {
     expect(groupOf(resolve(CODES, { ...GROUP, otherwise: null }), 'constructor')).toEqual([]);
   });
 
-  it('lookup: codes may be called like the keys of a file', () => {
+  it('may have codes that are named as the keys of a file', () => {
     const group = { column: 'group', lookup: 'group' };
     expect(groupOf(resolve({ group: { key: 'K', file: 'F' } }, group), 'file')).toEqual(['F']);
   });
 });
 
-describe('lookup: a CSV file', () => {
+describe('a lookup from a CSV file', () => {
   const file = { group: { file: 'groups.csv', key: 'code', value: 'name' } };
   const write = (text: string) => writeFileSync(path.join(folder, 'groups.csv'), text);
 
-  it('lookup: is read beside the configuration file, from .json configurations too', async () => {
+  it('is read beside the configuration file, also for a .json configuration', async () => {
     write('\uFEFFcode;name\r\nMAN;Manufacturing\r\nNUR;\r\n');
     expect(groupOf(resolve(file), 'MAN')).toEqual(['Manufacturing']);
     expect(groupOf(resolve(file), 'NUR')).toEqual([]);
@@ -83,7 +83,7 @@ describe('lookup: a CSV file', () => {
     expect(groupOf(streams[0] as Stream, 'MAN')).toEqual(['Manufacturing']);
   });
 
-  it('lookup: a missing file or column and a repeated code are faults with their place', () => {
+  it('is refused with its place if the file or column is missing, or a code repeats', () => {
     write('code,name\nA,1\nB,2\nA,3\n');
     expect(faultsOf(file)).toEqual([
       "lookups.group.file: groups.csv: lines 2 and 4 both have the code 'A'; keep one of them",
@@ -96,8 +96,8 @@ describe('lookup: a CSV file', () => {
   });
 });
 
-describe('lookup: the configuration', () => {
-  it('lookup: an unknown name is a fault that names the nearest one', () => {
+describe('a lookup in the configuration', () => {
+  it('is refused with the nearest name if it is unknown', () => {
     expect(faultsOf(CODES, { column: 'group', lookup: 'groop' })).toEqual([
       "streams.rooms.fields.room.group.lookup: no lookup 'groop'; did you mean group?",
     ]);
@@ -112,7 +112,7 @@ describe('lookup: the configuration', () => {
     );
   });
 
-  it('lookup: its content is a part of the fingerprint, in whatever order it is written', () => {
+  it('changes the fingerprint with its content, but not with its order', () => {
     const fingerprint = (lookups: Lookups) => resolve(lookups).fingerprint;
     const base = fingerprint({ group: { a: '1', b: '2' } });
     expect(fingerprint({ group: { b: '2', a: '1' } })).toBe(base);
@@ -121,7 +121,7 @@ describe('lookup: the configuration', () => {
     expect(fingerprint({ group: { a: '1', b: '2' }, other: { c: '3' } })).toBe(base);
   });
 
-  it('lookup: a table that is read again has the fingerprint of what it holds, not of how often it was read', () => {
+  it('changes the fingerprint with the content of its table, not with the number of readings', () => {
     const declared = resolve({ group: { from: 'groups', key: 'code', value: 'name' } });
     const one = new Map([['group', new Map([['a', '1']])]]);
     const other = new Map([['group', new Map([['a', '2']])]]);
@@ -134,7 +134,7 @@ describe('lookup: the configuration', () => {
   });
 });
 
-describe('fingerprint: modules of the configuration', () => {
+describe('the fingerprint of a stream with modules of the configuration', () => {
   const config = (fields: string, from = "'./codes.js'") => `
     import { GROUPS } from ${from};
     const unused = GROUPS;
@@ -148,7 +148,7 @@ describe('fingerprint: modules of the configuration', () => {
     ['sync.config.mjs', 'codes.js', '"./codes.js"'],
     ['sync.config.ts', 'codes.ts', String.raw`"\u002e/codes.js"`],
   ])(
-    'fingerprint: %s with a function sees a constant of an imported module change: %s from %s',
+    'changes in %s with a constant of the imported module %s, imported as %s',
     async (name, imported, from) => {
       const own = mkdtempSync(path.join(folder, 'modules-'));
       const write = (file: string, text: string) => writeFileSync(path.join(own, file), text);
@@ -170,7 +170,7 @@ describe('fingerprint: modules of the configuration', () => {
     },
   );
 
-  it('fingerprint: a stream without functions does not depend on modules, and a folder elsewhere changes nothing', async () => {
+  it('ignores modules if the stream has no functions, and ignores the folder', async () => {
     const places = ['one', 'two'].map((prefix) => mkdtempSync(path.join(folder, `${prefix}-`)));
     const fingerprints: (bigint | undefined)[] = [];
     for (const place of places) {

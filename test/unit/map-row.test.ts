@@ -128,24 +128,24 @@ describe('a row that cannot become an object', () => {
       { references: { f: { stream: 'groups', key: ['tags', 'year'] } } },
       "rooms.references['f']: a part of a composite key holds several values",
     ],
-  ])('says where and why: %s', (_, changes, message) => {
+  ])('is refused with place and reason: %s', (_, changes, message) => {
     expect(failure(changes)).toContain(message);
   });
 
-  it('says that its external id is empty', () => {
+  it('is refused when its external id is empty', () => {
     expect(failure({}, { ...row, room_code: null })).toBe(
       'rooms.externalId: column room_code of the external id is empty',
     );
   });
 
-  it('keeps the values of the row out of the message', () => {
+  it('keeps its values out of the message', () => {
     expect(failure({ fields: { f: 'person' } }, { ...row, person: { name: 'Ada Lovelace' } })).not.toContain(
       'Ada',
     );
   });
 });
 
-describe('a reference', () => {
+describe('a reference of a row', () => {
   const referring = (reference: { stream: string; key: string | string[] }) =>
     streamOf({ references: { 'room.parent': reference } });
   const needed = (stream: ReturnType<typeof streamOf>, of: Row = row) =>
@@ -172,7 +172,7 @@ describe('a reference', () => {
     expect(needed(referring(reference), { ...row, ...changes })).toEqual(keys);
   });
 
-  it('becomes the external id of what it refers to', () => {
+  it('becomes the external id of the record that it refers to', () => {
     const stream = referring({ stream: 'buildings', key: 'tags' });
     const externalIdOf = ({ stream: parent, localKey }: NeededReference) => `${parent}:${localKey}`;
     const linked = toObject(stream, mapRow(stream, row), externalIdOf);
@@ -182,7 +182,7 @@ describe('a reference', () => {
     });
   });
 
-  it('that is not at the service yet is named, and there is no object', () => {
+  it('is named instead of an object when its record is not at the service yet', () => {
     const stream = referring({ stream: 'buildings', key: 'tags' });
     const linked = toObject(stream, mapRow(stream, row), ({ localKey }) =>
       localKey === 'a' ? 'x' : undefined,
@@ -190,7 +190,7 @@ describe('a reference', () => {
     expect(linked).toEqual({ missing: { fieldId: 'room.parent', stream: 'buildings', localKey: 'b' } });
   });
 
-  it('is owned by the mapping even while it is null, so that the merge empties it', () => {
+  it('is owned by the mapping even while it is null, so that a merge empties it', () => {
     expect(referring({ stream: 'buildings', key: 'building' }).owned).toEqual(
       new Set(['room.name', 'room.parent']),
     );

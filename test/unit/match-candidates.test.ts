@@ -4,7 +4,7 @@ import { matchValue, NOT_THERE_YET } from '../../src/sync/identity/match-candida
 const fields = (values: Record<string, string[]>) =>
   Object.entries(values).map(([fieldId, list]) => ({ fieldId, values: list }));
 
-it('match values: are equal only where every field is, in the order of the fields that are named', () => {
+it('match values are equal only if every named field is equal', () => {
   const one = matchValue(['code', 'campus'], fields({ campus: ['N'], code: ['1'], seats: ['4'] }));
   expect(one).toBe(matchValue(['code', 'campus'], fields({ code: ['1'], campus: ['N'] })));
   expect(one).not.toBe(matchValue(['code', 'campus'], fields({ code: ['N'], campus: ['1'] })));
@@ -13,7 +13,7 @@ it('match values: are equal only where every field is, in the order of the field
   );
 });
 
-it('match values: what is empty, or not at the service yet, is equal to nothing', () => {
+it('match values are undefined if a field is empty or refers to an object that is not there yet', () => {
   expect(matchValue([], fields({ a: ['x'] }))).toBeUndefined();
   expect(matchValue(['a', 'b'], fields({ a: ['x'] }))).toBeUndefined();
   expect(matchValue(['a'], fields({ a: [''] }))).toBeUndefined();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { compareNames, looksSecret, tokensOf } from '../../src/sync/init/match-names.js';
 
-describe('words of a name', () => {
+describe('the words of a name', () => {
   it.each([
     ['wheelchairAccess', ['wheelchair', 'access']],
     ['numberOfPlaces', ['number', 'of', 'place']],
@@ -15,12 +15,12 @@ describe('words of a name', () => {
     ['Öppna_förelÄsningar', ['öppna', 'förel', 'äsningar']],
     ['教室', ['教室']],
     ['…', []],
-  ])('%s', (name, words) => {
+  ])('are found in %s', (name, words) => {
     expect(tokensOf(name)).toEqual(words);
   });
 });
 
-describe('likeness of names', () => {
+describe('the likeness of two names', () => {
   const compare = (one: string, other: string, ...context: string[]) =>
     compareNames(tokensOf(one), tokensOf(other), new Set(context));
 
@@ -30,7 +30,7 @@ describe('likeness of names', () => {
     ['seats', 'Number of seats', 0.8],
     ['wheelchairAccess', 'Accessible by wheelchair', 0.8],
     ['eqipment', 'equipment', 0.8],
-  ])('%s and %s mean the same', (one, other, least) => {
+  ])('is high for %s and %s', (one, other, least) => {
     expect(compare(one, other)).toBeGreaterThanOrEqual(least);
     expect(compare(other, one)).toBe(compare(one, other));
   });
@@ -40,18 +40,18 @@ describe('likeness of names', () => {
     ['name', 'note'],
     ['art', 'start'],
     ['', 'name'],
-  ])('%s and %s do not', (one, other) => {
+  ])('is zero for %s and %s', (one, other) => {
     expect(compare(one, other)).toBe(0);
   });
 
-  it('words of the context say little', () => {
+  it('counts words of the context less', () => {
     expect(compare('rooms_name', 'name', 'room')).toBeGreaterThan(0.85);
     expect(compare('rooms_name', 'rooms_area', 'room')).toBeLessThan(0.5);
   });
 });
 
 describe('columns that look like secrets', () => {
-  it('are those whose last word names one', () => {
+  it('are recognized by their last word', () => {
     expect(['passwd', 'user_password', 'api_token', 'clientSecrets', 'ssn'].filter(looksSecret)).toHaveLength(
       5,
     );

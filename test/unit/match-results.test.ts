@@ -15,7 +15,7 @@ const accepted = (id?: number) => ({ accepted: true, id: id?.toString() });
 const proposing = (rule: string) => `; if both are one: service.externalIds: ${rule}`;
 const contradicts = (message: string) => ({ accepted: false, status: undefined, message });
 
-it('results in any order: each object has its own', () => {
+it('results in any order are assigned to their objects', () => {
   expect(match(['a', 'b'], { extId: 'b', status: 400, reason: 'no' }, ok('a', 1))).toEqual({
     a: accepted(1),
     b: { accepted: false, status: 400, message: 'no' },
@@ -23,11 +23,11 @@ it('results in any order: each object has its own', () => {
   expect(match(['a', 'b'], ok('a'), ok('b'))).toEqual({ a: accepted(), b: accepted() });
 });
 
-it('object without a result: nothing is known of it', () => {
+it('an object without a result has no outcome', () => {
   expect(match(['a', 'b'], ok('b', 2))).toEqual({ b: accepted(2) });
 });
 
-it('result under another spelling: the object has none, and the others count', () => {
+it('a result under another spelling contradicts its object, and other results count', () => {
   expect(match(['A1', 'b'], ok('a1', 1), ok('b', 2))).toEqual({
     A1: contradicts(`the service knows 'A1' as 'a1'${proposing("{ case: 'insensitive' }")}`),
     b: accepted(2),
@@ -42,7 +42,7 @@ it('result under another spelling: the object has none, and the others count', (
     );
 });
 
-it('result of a name that was not sent: it is not accepted, and neither is the object without a result', () => {
+it('a result for a name that was not sent accepts nothing', () => {
   expect(match(['a'], ok('org:a'))).toEqual({ a: contradicts("the service knows 'a' as 'org:a'") });
   expect(match(['a', 'b'], ok('x', 1), ok('b', 2))).toEqual({
     a: contradicts("the service answered of 'x', which was not sent, and not of 'a'"),
@@ -51,7 +51,7 @@ it('result of a name that was not sent: it is not accepted, and neither is the o
   expect(match(['a'], ok('a', 1), ok('x', 2))).toEqual({ a: accepted(1) });
 });
 
-it('several results for one object: none counts, whatever they say', () => {
+it('several results for one object accept nothing, whatever they say', () => {
   expect(match(['a', 'b'], ok('a', 1), ok('a', 1), ok('b', 2))).toEqual({
     a: contradicts("the service answered 2 results for 'a'"),
     b: accepted(2),
@@ -59,7 +59,7 @@ it('several results for one object: none counts, whatever they say', () => {
   expect(match(['a'], ok('a', 1), { extId: 'a', status: 400 })['a']).toMatchObject({ accepted: false });
 });
 
-it('number of two objects: neither is accepted', () => {
+it('two objects with the same number are both not accepted', () => {
   expect(match(['a', 'A', 'b'], ok('a', 1), ok('A', 1), ok('b', 2))).toEqual({
     a: contradicts("the service gave one number, 1, to 'a' and 'A'"),
     A: contradicts("the service gave one number, 1, to 'A' and 'a'"),

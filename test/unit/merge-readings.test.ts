@@ -27,10 +27,10 @@ function copyColumn(text: string | null): string {
 
 const copyLine = (key: string | null, rest: string) => `${copyColumn(key)}\t${copyColumn(rest)}`;
 
-/** COLLATE "C" of a database in UTF-8. */
+/** Compares as COLLATE "C" of a UTF-8 database does. */
 const byBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
 
-/** The lines in blocks of these sizes, in turn; an empty block is one PostgreSQL may well send. */
+/** Yields the lines in blocks of these sizes in turn. Some are empty, as PostgreSQL may send them. */
 async function* inBlocks(lines: readonly string[], sizes: readonly number[] = [2]): AsyncGenerator<string[]> {
   for (let at = 0, turn = 0; at < lines.length; turn++) {
     const size = turn < 1000 ? (sizes[turn % sizes.length] ?? 1) : lines.length;
@@ -49,7 +49,7 @@ async function merge(rows: Lines, marks: Lines): Promise<{ differences: PlanEntr
   }
 }
 
-/** The facts that the state may have of a record, and the mark it is read as. */
+/** Facts that the state may have of a record, from which its mark is written. */
 type Mark = { gone?: boolean } & (
   | { status: 'synced'; hash: string }
   | { status: 'retired' | 'reserved' | 'unretired' }
@@ -79,7 +79,7 @@ function markText(mark: Mark): string {
 
 const isThere = (mark: Mark) => ('there' in mark ? mark.there : true);
 
-/** The whole comparison, written down as plainly as it can be. */
+/** A model of the comparison, as plain as possible. */
 function modelOperation(
   hash: string | undefined,
   mark: Mark | undefined,
@@ -224,7 +224,7 @@ const anyCases = fc
 const anySizes = fc.array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 5 });
 
 describe('merging the mirror with the state', () => {
-  it('finds and counts what a comparison of two maps finds, in key order', async () => {
+  it('finds and counts the differences of two maps, in key order', async () => {
     await fc.assert(
       fc.asyncProperty(anyCases, anySizes, anySizes, async (cases, mirrorSizes, stateSizes) => {
         const merged = merge(
@@ -245,12 +245,7 @@ describe('merging the mirror with the state', () => {
     ['a retired record without a row stays retired', undefined, { status: 'retired' }, 'nothing'],
     ['a retired record whose row is back is updated', '1', { status: 'retired' }, 'update'],
     ['a record in doubt is tried again, whatever its row', '2', { status: 'doubt', hash: '1' }, 'retry'],
-    [
-      'a record in doubt without a row may be there, and is retired',
-      undefined,
-      { status: 'doubt', hash: '1' },
-      'retire',
-    ],
+    ['a record in doubt without a row is retired', undefined, { status: 'doubt', hash: '1' }, 'retire'],
     ['a record that drifts is repaired', '1', { status: 'repair', hash: '1' }, 'repair'],
     ['a record that drifts is updated when its row changed', '2', { status: 'repair', hash: '1' }, 'update'],
     [
@@ -283,7 +278,7 @@ describe('merging the mirror with the state', () => {
     ],
     ['a failed record is tried again', '1', { status: 'failed', there: true }, 'retry'],
     ['a deferred record is tried again', '1', { status: 'deferred', there: false }, 'retry'],
-    ['a record nobody got to is tried again', '1', { status: 'pending', there: false }, 'retry'],
+    ['a pending record is tried again', '1', { status: 'pending', there: false }, 'retry'],
     [
       'a record that never arrived and has no row is forgotten',
       undefined,
@@ -291,14 +286,14 @@ describe('merging the mirror with the state', () => {
       'forget',
     ],
     ['a failed update without a row is retired', undefined, { status: 'failed', there: true }, 'retire'],
-  ])('%s', async (_, hash, mark, operation) => {
+  ])('decides that %s', async (_, hash, mark, operation) => {
     const cases = [{ key: 'k', hash, mark }];
     const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
     const done = differences.filter((entry) => entry.operation !== 'unsettled');
     expect(done).toMatchObject(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
   });
 
-  it('a record without a row is named when it is not in sync, also when its retirement was refused', async () => {
+  it('names a record without a row that is not in sync, even if its deactivation was refused', async () => {
     const marks = [
       'dead:a:1',
       'doubt:a:',
@@ -314,24 +309,24 @@ describe('merging the mirror with the state', () => {
   });
 
   it.each<[string, Mark, PlanEntry['operation'][]]>([
-    ['needs nothing but a new count of days when it is as accepted', { status: 'synced', hash: '1' }, []],
+    ['needs no operation when it is as accepted', { status: 'synced', hash: '1' }, []],
     ['is updated when it differs', { status: 'synced', hash: '2' }, ['update']],
-    ['is left alone when it was given up and is the same', { status: 'dead', there: true, hash: '1' }, []],
-    ['is tried again when its retirement waited for bookings', { status: 'reserved' }, ['retry']],
-  ])('a row that was gone and is back %s', async (_, mark, operations) => {
+    ['is left alone when it was given up and is unchanged', { status: 'dead', there: true, hash: '1' }, []],
+    ['is tried again when its deactivation waited for bookings', { status: 'reserved' }, ['retry']],
+  ])('reports a row that was gone and is back, which %s', async (_, mark, operations) => {
     const cases = [{ key: 'k', hash: '1', mark: { ...mark, gone: true } }];
     const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
     expect(differences.map(({ operation }) => operation)).toEqual(['back', ...operations]);
   });
 
-  it('takes the key `\\N` for what it is, not for null', async () => {
+  it('treats the key `\\N` as text, not as null', async () => {
     const rows = inBlocks([copyLine(String.raw`\N`, '1')]);
     const { differences } = await merge(rows, inBlocks([]));
     expect(differences).toEqual([{ operation: 'create', key: String.raw`\N` }]);
   });
 });
 
-describe('a mirror whose reading cannot be trusted', () => {
+describe('a reading of the mirror that cannot be trusted', () => {
   const refusal = async (rows: readonly string[], marks: readonly string[] = []) => {
     const error: unknown = await merge(inBlocks(rows), inBlocks(marks)).catch((reason: unknown) => reason);
     if (!(error instanceof SlotsyncError)) throw new Error(`not refused: ${JSON.stringify(error)}`);
@@ -346,7 +341,7 @@ describe('a mirror whose reading cannot be trusted', () => {
     expect(error.remedy).toContain('`key`');
   });
 
-  it('names five of many repeated keys', async () => {
+  it('is refused with five of many repeated keys', async () => {
     const keys = ['a', 'b', 'c', 'd', 'e', 'f', 'g'];
     const { message } = await refusal(keys.flatMap((key) => [copyLine(key, '1'), copyLine(key, '2')]));
     expect(message).toContain(`7 rows repeat a key, such as 'a', 'b', 'c', 'd', 'e'`);
@@ -390,7 +385,7 @@ describe('a mirror whose reading cannot be trusted', () => {
     await merge(inBlocks([copyLine('#former', '1')]), inBlocks([]));
   });
 
-  it('is refused exactly when its keys are not in the order of their bytes', async () => {
+  it('is refused exactly when its keys are not in byte order', async () => {
     const shuffled = anyCases.chain((cases) =>
       fc.tuple(fc.constant(cases), fc.shuffledSubarray(cases, { minLength: cases.length })),
     );
@@ -405,14 +400,14 @@ describe('a mirror whose reading cannot be trusted', () => {
     );
   });
 
-  it('is read to its end before it is refused, so that the number is the whole number', async () => {
+  it('is read to its end before it is refused, so that every fault is counted', async () => {
     const { message } = await refusal(['b', 'a', 'c', 'c'].map((key) => copyLine(key, '1')));
     expect(message).toContain("1 row repeats a key, such as 'c'");
   });
 });
 
 describe('a merge that ends early', () => {
-  /** A reading that says whether it was closed. */
+  /** Creates a reading that records whether it was closed. */
   function reading(lines: readonly string[], failure?: Error) {
     const seen = { closed: false };
     async function* read(): AsyncGenerator<string[]> {
@@ -426,14 +421,14 @@ describe('a merge that ends early', () => {
     return { lines: read(), seen };
   }
 
-  it('closes both readings when one of them fails, and passes the failure on', async () => {
+  it('closes both readings when a reading fails, and passes the failure on', async () => {
     const mirror = reading([copyLine('a', '1')], new Error('the mirror went away'));
     const state = reading(['a', 'b', 'c'].map((key) => copyLine(key, '1')));
     await expect(merge(mirror.lines, state.lines)).rejects.toThrow('the mirror went away');
     expect([mirror.seen.closed, state.seen.closed]).toEqual([true, true]);
   });
 
-  it('closes both readings when nobody wants to know more', async () => {
+  it('closes both readings when its consumer stops', async () => {
     const mirror = reading(['a', 'b', 'c'].map((key) => copyLine(key, '1')));
     const state = reading(['a', 'b', 'c'].map((key) => copyLine(key, '2')));
     for await (const difference of mergeReadings(mirror.lines, state.lines)) {

@@ -1,4 +1,4 @@
-// The figures of a scrape; asking often or at a bad moment costs nothing.
+// Metrics of a scrape. Frequent scrapes, and scrapes during a failure, cost nothing.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { cacheReading } from '../../src/http/cached-reading.js';
@@ -75,7 +75,7 @@ const play = (changes: Partial<Sources> = {}) =>
     ...changes,
   });
 
-/** The samples of a metric, as `labels value`. */
+/** Returns the samples of a metric, as `labels value`. */
 function samples(text: string, name: string): string[] {
   return text
     .split('\n')
@@ -84,7 +84,7 @@ function samples(text: string, name: string): string[] {
 }
 
 describe('the metrics', () => {
-  it('count what the work tells', async () => {
+  it('count the requests, waits and outcomes that the work reports', async () => {
     const { meter, text } = play();
     meter.requested('objects', 200, 0.2);
     meter.requested('objects', 200, 0.3);
@@ -149,17 +149,17 @@ describe('the metrics', () => {
       state_connections: ['{duty="state"} 2'],
       concerns: ['{kind="drift",severity="action"} 1', '{kind="due",severity="notice"} 0'],
     }),
-  )('slotsync_%s shows what was read', async (name, expected) => {
+  )('show the values of their sources: slotsync_%s', async (name, expected) => {
     expect(samples(await play().text(), `slotsync_${name}`)).toEqual(expected);
   });
 
-  it('drift: every kind of a configured stream has a number', async () => {
+  it('have a number for every kind of drift of a configured stream', async () => {
     const shown = samples(await play().text(), 'slotsync_drift_objects');
     expect(shown).toContain('{stream="rooms",kind="changed"} 4');
     expect(shown).toContain('{stream="courses",kind="missing"} 0');
   });
 
-  it('show the process that sends nothing, of two containers of one host with the same process id', async () => {
+  it('show which of two processes with the same host and process id sends nothing', async () => {
     const stopped = { ...PROCESS, ...STOPPED };
     for (const processes of [
       [stopped, PROCESS],
@@ -172,7 +172,7 @@ describe('the metrics', () => {
     }
   });
 
-  it('leave out what could not be counted in time, and nothing beside it', async () => {
+  it('leave out only values that could not be counted in time', async () => {
     const shown = await play({ counts: async () => ({ ...COUNTS, records: null }) }).text();
     expect(shown).not.toContain('slotsync_state_records');
     expect(samples(shown, 'slotsync_held_records')).toHaveLength(2);
@@ -181,7 +181,7 @@ describe('the metrics', () => {
     ]);
   });
 
-  it('are documented: docs/alerts.md has a row for each, with its type and labels, and no other', async () => {
+  it('are exactly the rows of docs/alerts.md, with their types and labels', async () => {
     const { meter, text } = play();
     meter.requested('objects', 200, 0.2);
     meter.waited('sync', 0.7);
@@ -201,7 +201,7 @@ describe('the metrics', () => {
     expect(documented.toSorted()).toEqual(exposed.toSorted());
   });
 
-  it('leave out what cannot be read, rather than repeat the last values', async () => {
+  it('leave out values of a source that cannot be read, instead of repeating them', async () => {
     let isDown = false;
     const metrics = play({ state: async () => (isDown ? Promise.reject(new Error('gone')) : STATE) });
     await metrics.text();
@@ -214,7 +214,7 @@ describe('the metrics', () => {
     expect(samples(shown, 'slotsync_quota_rate')).toEqual(['20']);
   });
 
-  it('forget a lane or a run that is no longer there', async () => {
+  it('drop a lane or a run that no longer exists', async () => {
     let state = STATE;
     const metrics = play({ state: async () => state });
     await metrics.text();
@@ -226,10 +226,10 @@ describe('the metrics', () => {
   });
 });
 
-describe('a reading', () => {
+describe('a cached reading', () => {
   const OPTIONS = { keepMs: 1000, withinMs: 20 };
 
-  it('is kept for a while, and then made again', async () => {
+  it('is kept for the configured time, and then repeated', async () => {
     let now = 0;
     let asked = 0;
     const read = cacheReading(async () => ++asked, { ...OPTIONS, now: () => now });
@@ -240,7 +240,7 @@ describe('a reading', () => {
     expect(await read()).toBe(2);
   });
 
-  it('takes at most a part of the time: one that is slow is kept for so many times as long', async () => {
+  it('is kept for a multiple of its duration when it is slow', async () => {
     let now = 0;
     let asked = 0;
     const slow = async () => {
@@ -255,7 +255,7 @@ describe('a reading', () => {
     expect(await read()).toBe(2);
   });
 
-  it('is kept for as long as it took itself, not for the time until its turn', async () => {
+  it('is kept by its own duration, without the time until its turn', async () => {
     let now = 0;
     let asked = 0;
     const inTurn = (work: () => Promise<number>) => {
@@ -270,7 +270,7 @@ describe('a reading', () => {
     expect(await read()).toBe(2);
   });
 
-  it('ends in time, and is not asked again while the first question is open', async () => {
+  it('times out, and is not repeated while it is still running', async () => {
     let now = 0;
     let asked = 0;
     const late = createLater<string>();
@@ -287,7 +287,7 @@ describe('a reading', () => {
     expect(asked).toBe(1);
   });
 
-  it('is kept also when it ended after everybody who waited had gone', async () => {
+  it('is kept even if it ends after every caller has timed out', async () => {
     let now = 0;
     let asked = 0;
     const late = createLater<string>();
@@ -306,7 +306,7 @@ describe('a reading', () => {
     expect(asked).toBe(1);
   });
 
-  it('passes a failure on, and tries again after a while', async () => {
+  it('passes a failure on, and is repeated after the configured time', async () => {
     let now = 0;
     let fails = true;
     const flaky = async () => (fails ? Promise.reject(new Error('down')) : 'up');

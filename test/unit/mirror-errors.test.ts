@@ -1,10 +1,10 @@
 // Guarantee 10
-// Errors of the mirror's server, whose text a view may have made.
+// Errors of the mirror's server. A view may have made their text.
 import { expect, it } from 'vitest';
 import { messageWithDetail } from '../../src/errors/errors.js';
 import { asMirrorError } from '../../src/mirror/mirror-errors.js';
 
-it('error of the mirror: a message that quotes a value of 10 MB is kept short, with its cause', () => {
+it('an error of the mirror that quotes a value of 10 MB is cut, together with its cause', () => {
   const cause = Object.assign(new Error(`bad: ${'x'.repeat(10_000_000)}`), { code: 'P0001' });
   const error = asMirrorError(cause);
   expect(messageWithDetail(error)).toMatch(/^the source raised an error \(P0001\): bad: x{995}…$/);

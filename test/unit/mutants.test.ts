@@ -11,11 +11,11 @@ const hasGit = await isOnPath('git');
 const GUARANTEES = Array.from({ length: 11 }, (_, at) => at + 1);
 
 describe('mutants', () => {
-  it.each(GUARANTEES)('guarantee %i has two at least', (number) => {
+  it.each(GUARANTEES)('include at least two for guarantee %i', (number) => {
     expect(mutants.filter(({ guarantee }) => guarantee === number).length).toBeGreaterThanOrEqual(2);
   });
 
-  it.each(mutants)('$name names a guarantee, and a test that is there', ({ guarantee, test, title }) => {
+  it.each(mutants)('name a guarantee and an existing test: $name', ({ guarantee, test, title }) => {
     expect(GUARANTEES).toContain(guarantee);
     expect(existsSync(path.join(ROOT, test)), test).toBe(true);
     // Titles of nested blocks are joined by a space: the last words are those of one title.
@@ -23,7 +23,7 @@ describe('mutants', () => {
     expect(readFileSync(path.join(ROOT, test), 'utf8'), test).toContain(words);
   });
 
-  it.skipIf(!hasGit)('each apply to the tree', () => {
+  it.skipIf(!hasGit)('apply to the tree', () => {
     const refused = mutants.flatMap(({ name, file }) => {
       const { status, stderr } = spawnSync('git', ['apply', '--check', file], {
         cwd: ROOT,

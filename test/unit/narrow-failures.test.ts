@@ -1,5 +1,5 @@
 // Guarantee 10
-// An object at which the service fails keeps no others out: the attempts of its batch narrow it down.
+// An object at which the service fails blocks no other object: the attempts of its batch narrow it down.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PutObject, PutResult } from '../../src/destination/destination.js';
@@ -20,7 +20,7 @@ const failed = () => new SlotsyncError('service_failed', 'answered 500', { facts
 const refused = () => new SlotsyncError('refused', 'answered 422', { facts: { status: 422 } });
 const hung = () => new SlotsyncError('answer_lost', 'no answer', { facts: { reason: 'timeout' } });
 
-/** `judge` throws what the service answers to a request with these objects in its place; a timeout takes its time. */
+/** Plays a service. `judge` throws the failure of a request with these objects. A timeout takes its time. */
 function playService(judge: (names: readonly string[], request: number) => void) {
   const sent: string[][] = [];
   const learned: SentRequest[] = [];
@@ -125,7 +125,7 @@ const failOn = (bad: Iterable<string>, error = failed) => {
 const requestsFor = (count: number) => 4 * Math.ceil(Math.log(count) / Math.log(4)) + 3;
 const systemic = (errors: readonly string[]) => errors.filter((code) => code !== FAILS_ON_OBJECT);
 
-describe('narrowing: an object at which the service fails', () => {
+describe('an object at which the service fails', () => {
   it.each([
     ['one of 1000', 1000, ['r613']],
     ['the first of 1000', 1000, ['r0']],
@@ -135,20 +135,23 @@ describe('narrowing: an object at which the service fails', () => {
     ['ten of 1000, beside each other', 1000, namesOf(1000).slice(500, 510)],
     ['ten of 1000, apart', 1000, namesOf(1000).filter((_, at) => at % 100 === 37)],
     ['sixteen of 64, beside each other', 64, namesOf(64).slice(20, 36)],
-  ])('%s: all others are accepted in few requests, and no breaker opens', async (_, count, bad) => {
-    for (const batchSize of ['auto', 100] as const) {
-      const result = await write(playService(failOn(bad)), namesOf(count), { batchSize });
-      expect([...result.culprits].toSorted()).toEqual([...bad].toSorted());
-      expect(result.accepted.size).toBe(count - bad.length);
-      expect(bad.every((name) => result.doubted.has(name))).toBe(true);
-      const usual = Math.ceil(count / (batchSize === 'auto' ? 1000 : batchSize));
-      expect(result.requests).toBeLessThanOrEqual(usual + 1 + bad.length * requestsFor(count));
-      expect(systemic(result.errors).length).toBeLessThanOrEqual(2);
-      expect(result.errors.length).toBeLessThanOrEqual(4);
-    }
-  });
+  ])(
+    'is found in few requests and with few systemic failures, and the rest is accepted: %s',
+    async (_, count, bad) => {
+      for (const batchSize of ['auto', 100] as const) {
+        const result = await write(playService(failOn(bad)), namesOf(count), { batchSize });
+        expect([...result.culprits].toSorted()).toEqual([...bad].toSorted());
+        expect(result.accepted.size).toBe(count - bad.length);
+        expect(bad.every((name) => result.doubted.has(name))).toBe(true);
+        const usual = Math.ceil(count / (batchSize === 'auto' ? 1000 : batchSize));
+        expect(result.requests).toBeLessThanOrEqual(usual + 1 + bad.length * requestsFor(count));
+        expect(systemic(result.errors).length).toBeLessThanOrEqual(2);
+        expect(result.errors.length).toBeLessThanOrEqual(4);
+      }
+    },
+  );
 
-  it('in a batch of changes: the others are accepted in its second attempt', async () => {
+  it('does not keep the other objects of an incremental batch out of its second attempt', async () => {
     const service = playService(failOn(['r37']));
     const { culprits, ends, requests } = await write(service, namesOf(100), { lane: 'incremental' });
     const second = service.sent.slice(ends[0], ends[1]);
@@ -158,7 +161,7 @@ describe('narrowing: an object at which the service fails', () => {
     expect(requests).toBeLessThanOrEqual(1 + requestsFor(100));
   });
 
-  it('is narrowed down beside any others, refused ones too, whatever the failure is and however old a reading gets', async () => {
+  it('is found beside refused objects, for any kind of failure and any age of the reading', async () => {
     const failures = { failed, hung, reset: () => new SlotsyncError('answer_lost', 'reset') } as const;
     const history = fc.integer({ min: 2, max: 200 }).chain((count) =>
       fc.record({
@@ -197,7 +200,7 @@ describe('narrowing: an object at which the service fails', () => {
     );
   });
 
-  it('that hangs costs a timeout for each time it is divided, and others do not wait for each', async () => {
+  it('costs few timeouts when it hangs, because other requests do not wait for it', async () => {
     const one = playService(failOn(['r613'], hung));
     await write(one, namesOf(1000));
     expect(one.time.ms / TIMEOUT_MS).toBeLessThanOrEqual(9);
@@ -206,7 +209,7 @@ describe('narrowing: an object at which the service fails', () => {
     expect(read.time.ms / TIMEOUT_MS).toBeLessThanOrEqual(9);
   });
 
-  it('that heals while it is narrowed down is accepted', async () => {
+  it('is accepted when it recovers while it is narrowed down', async () => {
     const service = playService((names, request) => {
       if (request < 12) failOn(['r613'])(names);
     });
@@ -214,7 +217,7 @@ describe('narrowing: an object at which the service fails', () => {
     expect([accepted.size, culprits.size]).toEqual([1000, 0]);
   });
 
-  it('is not held against the size of requests', async () => {
+  it('does not reduce the size of requests', async () => {
     const { learned, ...service } = playService(failOn(['r613'], hung));
     await write({ ...service, learned }, namesOf(1000));
     expect(learned[0]).toMatchObject({ outcome: 'too_slow', objects: 1000 });
@@ -231,8 +234,8 @@ describe('narrowing: an object at which the service fails', () => {
   });
 });
 
-describe('narrowing: an object that the service failed on before', () => {
-  it('is sent alone and last, once', async () => {
+describe('an object at which the service failed before', () => {
+  it('is sent alone, last and only once', async () => {
     const service = playService(failOn(['r1', 'r3']));
     const { accepted, culprits, errors } = await write(service, namesOf(6), { suspects: ['r1', 'r3', 'r4'] });
     expect(service.sent).toEqual([['r0', 'r2', 'r5'], ['r1'], ['r3'], ['r4']]);
@@ -240,7 +243,7 @@ describe('narrowing: an object that the service failed on before', () => {
     expect(service.learned.every(({ outcome }) => outcome === 'accepted' || outcome === 'failed')).toBe(true);
   });
 
-  it('waits while the others fail, and many of them do not fail one after the other without end', async () => {
+  it('is not sent while other objects fail, and at most 20 fail in one attempt', async () => {
     const down = playService(failOn(namesOf(30)));
     const { culprits } = await write(down, namesOf(30), { suspects: ['r1'] });
     expect([down.sent.some((names) => names.join() === 'r1'), culprits.size]).toEqual([false, 0]);
@@ -250,8 +253,8 @@ describe('narrowing: an object that the service failed on before', () => {
   });
 });
 
-describe('narrowing: a service that is down', () => {
-  it.each([1, 3, 100, 1000])('gets two requests in an attempt at most, of %i objects', async (count) => {
+describe('a service that is down', () => {
+  it.each([1, 3, 100, 1000])('gets at most two requests in an attempt, for %i objects', async (count) => {
     const service = playService(failOn(namesOf(count)));
     const { accepted, culprits, errors, requests } = await write(service, namesOf(count));
     expect([accepted.size, culprits.size]).toEqual([0, 0]);
@@ -259,7 +262,7 @@ describe('narrowing: a service that is down', () => {
     expect(requests).toBeLessThanOrEqual(17);
   });
 
-  it('and comes back gets the rest in a few requests, not one by one', async () => {
+  it('gets the remaining objects in a few requests when it comes back', async () => {
     const service = playService((names, request) => {
       if (request <= 9) failOn(namesOf(1000))(names);
     });
@@ -268,7 +271,7 @@ describe('narrowing: a service that is down', () => {
     expect(requests).toBeLessThanOrEqual(9 + 25);
   });
 
-  it('in the middle of it, gets twenty requests more and fails nothing', async () => {
+  it('gets at most twenty requests more, and fails no object, if it goes down during narrowing', async () => {
     const service = playService((names, request) => {
       failOn(['r613'])(names);
       if (request > 5) throw failed();

@@ -1,17 +1,17 @@
-// "Did you mean" names what a typo may have meant, and nothing else.
+// Names that "did you mean" suggests for a typo.
 import { describe, expect, it } from 'vitest';
 import { listNames, nearestName, suggestName } from '../../src/text/nearest-name.js';
 
 const TABLES = ['public.terms', 'campus.rooms', 'campus.courses'];
 
-describe('the name that was meant', () => {
+describe('the suggestion for a misspelled name', () => {
   it.each([
     ['corses', ['rooms', 'courses'], 'courses'],
     ['Batch_Size', ['key', 'batchSize'], 'batchSize'],
     ['room', TABLES, 'campus.rooms'],
     ['campus.roms', TABLES, 'campus.rooms'],
     ['Stokholm', Intl.supportedValuesOf('timeZone'), 'Europe/Stockholm'],
-  ])('typo: %s', (name, known, meant) => {
+  ])('is the nearest name: %s', (name, known, meant) => {
     expect(nearestName(name, known)).toBe(meant);
   });
 
@@ -20,11 +20,11 @@ describe('the name that was meant', () => {
     ['xy', ['ab', 'room']],
     ['', ['a']],
     ['lecture_halls', TABLES],
-  ])('another word: %j is near no name', (name, known) => {
+  ])('is empty for another word: %j', (name, known) => {
     expect(nearestName(name, known)).toBeUndefined();
   });
 
-  it('sentence: the name, or which names there are', () => {
+  it('names the nearest name, or else lists the names that exist', () => {
     expect(suggestName('corses', ['rooms', 'courses'])).toBe('did you mean courses?');
     expect(suggestName('staff', ['rooms', 'courses'])).toBe('there are: rooms, courses');
     expect(suggestName('staff', [])).toBeUndefined();

@@ -62,7 +62,7 @@ const UNDER_WAY = {
 };
 const known = (changes: Partial<SituationFacts['known']>) => ({ known: { ...QUIET.known, ...changes } });
 
-describe('the state in one line', () => {
+describe('the headline of the situation', () => {
   it.each<[string, Partial<SituationFacts>, string]>([
     ['succeeded', {}, 'All well: 1 100 records in sync, last sync 05:00'],
     ['succeeded', { succeededAt: null }, 'All well: 1 100 records in sync, no sync of all streams yet'],
@@ -96,7 +96,7 @@ describe('the state in one line', () => {
       known({ due: [{ stream: 'rooms', since: NOW, reason: 'new' }] }),
       'No action needed: 1 100 records in sync, last sync 05:00',
     ],
-  ])('is %s', (status, changes, line) => {
+  ])('has the status %s', (status, changes, line) => {
     const { headline } = situationDocument(situationOf(changes));
     expect(headline).toMatchObject({ status });
     expect(plain(headline?.text ?? '', 'UTC')).toBe(line);
@@ -105,22 +105,22 @@ describe('the state in one line', () => {
   });
 });
 
-describe('a card', () => {
+describe('the card of a stream', () => {
   const cardOf = (changes: Partial<SituationFacts>) =>
     situationDocument(situationOf(changes)).sections.find(({ id }) => id === 'streams')?.cards?.[0];
 
-  it('counts what is held as not in sync, and what would be created as missing', () => {
+  it('counts held records as not in sync, and held creates as missing', () => {
     expect(cardOf({})).toMatchObject({ stream: 'rooms', inSync: 100, total: 100, badges: [] });
     expect(cardOf({ gates: [GATE] })).toMatchObject({ inSync: 60, total: 100 });
     expect(cardOf({ gates: [{ ...GATE, operation: 'create' }] })).toMatchObject({ inSync: 100, total: 140 });
   });
 
-  it('calls nothing in sync after a restore', () => {
+  it('shows no record in sync after a restore', () => {
     const restored = { since: NOW, why: 'is another database' } as NonNullable<typeof QUIET.known.restored>;
     expect(cardOf(known({ restored }))).toMatchObject({ inSync: 0, total: 100 });
   });
 
-  it('says what is held, frozen, due, excepted and wrong', () => {
+  it('has badges for a problem, held records, a freeze, a due sync and exceptions', () => {
     const due = { due: [{ stream: 'rooms', since: NOW, reason: 'new' as const }] };
     const problem = { status: 'failed', code: null } as unknown as NonNullable<typeof STREAM.problem>;
     const badges = cardOf({
@@ -136,7 +136,7 @@ describe('a card', () => {
     expect(badges?.map((badge) => badge.text)).toEqual(['failed', '40 held', 'frozen', 'due', '2 excepted']);
   });
 
-  it('has a mark for each of fourteen nights, which leads to its run', () => {
+  it('has a mark for each of fourteen nights, linked to its run', () => {
     const nights = cardOf({})?.nights ?? [];
     expect(nights).toHaveLength(14);
     expect(nights.at(-1)).toEqual({ status: 'succeeded', label: '2 Mar: succeeded', href: '/runs/9' });
@@ -150,7 +150,7 @@ describe('a card', () => {
 });
 
 describe('status at a glance', () => {
-  it('fits a terminal of 80 by 24, and each concern has its line, whatever there is', () => {
+  it('fits a terminal of 80 by 24, and shows or counts every concern', () => {
     const names = Array.from({ length: 30 }, (_, at) => `a_stream_with_a_long_name_${at}`);
     const gates = names.map((stream) => ({ ...GATE, stream }));
     const text = glanceToText(
@@ -169,7 +169,7 @@ describe('status at a glance', () => {
     expect(text).toMatch(/^ {3}… and \d+ more streams$/m);
   });
 
-  it('a part is found by its number, its kind and its name', () => {
+  it('shows a part by its number, its kind or its name', () => {
     const facts = situationOf({ ...DEAD, gates: [GATE] });
     const textOf = (name: string) => answerToText({ sections: findPart(facts, name) }, { timeZone: 'UTC' });
     expect(textOf('1')).toContain('slotsync approve 12 --stream rooms --operation retire');
@@ -182,7 +182,7 @@ describe('status at a glance', () => {
     expect(findPart(facts, 'nothing')).toEqual([]);
   });
 
-  it('has colours on a terminal: the state, and each night', () => {
+  it('colours the state and each night on a terminal', () => {
     const stream = { isTTY: true, columns: 80, rows: 24, getColorDepth: () => 4, write: () => undefined };
     const [well, , , , rooms = ''] = layOut(stream, [
       'All well: 1 record',
@@ -196,8 +196,8 @@ describe('status at a glance', () => {
   });
 });
 
-describe('graphs', () => {
-  it('say in words what they show: requests against the quota, and objects of each night', () => {
+describe('the graphs of the situation', () => {
+  it('describe in words the requests against the quota, and the objects of each night', () => {
     const graphs = situationDocument(situationOf()).sections.find(({ id }) => id === 'graphs')?.graphs ?? [];
     const [hour, objects] = graphs;
     expect(hour).toMatchObject({

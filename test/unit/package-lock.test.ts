@@ -1,4 +1,4 @@
-// npm drops the binaries of other platforms from the lock where the registry does not have them; then `npm ci` there
+// npm drops binaries of other platforms from the lock if the registry lacks them. On these platforms, `npm ci` then
 // installs a program that does not start.
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
@@ -10,7 +10,7 @@ interface Locked {
   optionalDependencies?: Record<string, string>;
 }
 
-it('package-lock.json: every optional dependency is locked, at the version that is asked for', () => {
+it('package-lock.json has every optional dependency, at the version that is asked for', () => {
   const packages: Record<string, Locked> = lock.packages;
   const missing = Object.values(packages).flatMap(({ optionalDependencies = {} }) =>
     Object.entries(optionalDependencies).filter(([name, version]) => {
@@ -28,7 +28,7 @@ it.each([
   ['bullmq', 'src/queue/queue-pool.ts', 'extends PostgresConnection'],
   ['pg', 'src/queue/queue-pool.ts', 'extends pg.Pool'],
   ['ioredis', 'src/connections/redis-connection.ts', 'override duplicate'],
-] as const)('%s: %s relies on its internals (%s), so its version is exact', (name, file, internal) => {
+] as const)('the version of %s is exact, because %s relies on its internals (%s)', (name, file, internal) => {
   expect(readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')).toContain(internal);
   expect(manifest.dependencies[name]).toMatch(/^\d+\.\d+\.\d+$/);
 });

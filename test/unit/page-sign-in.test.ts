@@ -7,7 +7,7 @@ import { createSessions, SESSION_MS } from '../../src/page/sign-in.js';
 
 const HOST = '127.0.0.1:8080';
 
-test('page: a request of this machine is local; one that a proxy sends for somebody else is not', () => {
+test('a request to the page is local only if no proxy can have sent it for another machine', () => {
   expect(isLocal({ headers: { host: HOST }, httpVersion: '1.1' }, '127.0.0.1')).toBe(true);
   expect(isLocal({ headers: { host: '[::1]:8080' }, httpVersion: '1.1' }, '::1')).toBe(true);
   // nginx without a setting of its own: HTTP/1.0, the name of what it asks, and no header of a proxy.
@@ -21,10 +21,10 @@ test('page: a request of this machine is local; one that a proxy sends for someb
 });
 
 test.each([
-  ['without a trusted proxy, whoever is connected', '10.0.0.7', '192.0.2.1', '', '10.0.0.7'],
-  ['behind one, the client that it names', '10.0.0.7', '192.0.2.1', '10.0.0.0/8', '192.0.2.1'],
+  ['the connected address, without a trusted proxy', '10.0.0.7', '192.0.2.1', '', '10.0.0.7'],
+  ['the client that a trusted proxy names', '10.0.0.7', '192.0.2.1', '10.0.0.0/8', '192.0.2.1'],
   [
-    'behind two, not what the client said itself',
+    'the client behind two proxies, not the address that it claims',
     '::1',
     '1.1.1.1, 192.0.2.1, 10.0.0.7',
     '::1,10.0.0.7',
@@ -34,13 +34,13 @@ test.each([
   ['a proxy that names nobody', '10.0.0.7', undefined, '10.0.0.7', '10.0.0.7'],
   ['a proxy that names no address', '10.0.0.7', 'unknown', '10.0.0.7', '10.0.0.7'],
   ['a proxy that asks for itself', '10.0.0.7', '10.0.0.8', '10.0.0.0/8', '10.0.0.8'],
-])('page: the address that wrong tokens count for: %s', (_, remoteAddress, forwarded, proxies, expected) => {
+])('wrong tokens are counted for an address: %s', (_, remoteAddress, forwarded, proxies, expected) => {
   const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded };
   const request = { headers, socket: { remoteAddress } } as unknown as IncomingMessage;
   expect(clientOf(request, parseNetworks(proxies))).toBe(expected);
 });
 
-test('page: a session ends after twelve hours, however often it is used', () => {
+test('a session of the page ends after twelve hours, however often it is used', () => {
   let now = 0;
   const sessions = createSessions('token', () => now);
   const { secret } = sessions.signIn('token', 'here');
@@ -49,7 +49,7 @@ test('page: a session ends after twelve hours, however often it is used', () => 
   expect(sessions.find(secret)).toBeUndefined();
 });
 
-test('page: a right token always signs in; after ten wrong ones an address waits for each answer for ten minutes', () => {
+test('ten wrong tokens delay every sign-in from an address for ten minutes, and block no right token', () => {
   let now = 0;
   const sessions = createSessions('token', () => now);
   const wrong = { secret: undefined, waitMs: 0 };

@@ -11,7 +11,7 @@ const READING = {
 } as const;
 const rows = (...ids: number[]) => ids.map((id) => ({ id: String(id) }));
 
-/** A service over these ids; `meddle` may change them before each page. */
+/** Plays a service with these ids. `meddle` may change the ids before each page. */
 function serve(ids: number[], meddle: (page: number, reading: number) => void = () => undefined) {
   let reading = 0;
   return async ({ page, limit }: { page: number; limit: number }) => {
@@ -27,24 +27,24 @@ function serve(ids: number[], meddle: (page: number, reading: number) => void = 
 }
 
 describe('a find', () => {
-  it('is read to its last page, each result once', async () => {
+  it('is read to its last page, with each result once', async () => {
     expect(await readPages(serve([1, 2, 3, 4, 5]), READING)).toMatchObject({ results: rows(1, 2, 3, 4, 5) });
     expect(await readPages(serve([]), READING)).toMatchObject({ results: [] });
   });
 
-  it('says how much there is instead, when that is more than wanted, after one page', async () => {
+  it('returns the total after one page when it has more results than wanted', async () => {
     let pages = 0;
     const send = serve([1, 2, 3, 4, 5], () => pages++);
     expect(await readPages(send, { ...READING, most: 4 })).toMatchObject({ results: [], tooMany: 5 });
     expect(pages).toBe(1);
   });
 
-  it('that does not say how much there is, is known by its pages to be more than wanted', async () => {
+  it('is found by its number of pages to have more results than wanted if it states no total', async () => {
     const send = async () => ({ results: rows(1, 2), totalPages: 4 });
     expect(await readPages(send, { ...READING, most: 6 })).toMatchObject({ results: [], tooMany: 7 });
   });
 
-  it('is read again when fewer were seen than there are', async () => {
+  it('is read again when its pages had fewer results than its total', async () => {
     const ids = [1, 2, 3, 4, 5];
     // The first goes when the second page is asked for: 3 slips onto a page that was read already.
     const send = serve(ids, (page, reading) => {
@@ -53,7 +53,7 @@ describe('a find', () => {
     expect(await readPages(send, { ...READING, atOnce: 1 })).toMatchObject({ results: rows(2, 3, 4, 5) });
   });
 
-  it('is read again when the total moved under the reading, though as many were seen', async () => {
+  it('is read again when its total changed during the reading, although as many results were seen', async () => {
     const ids = [1, 2, 3, 4, 5];
     // As before, but two came at the end: 6 replaces 3, and the five that were seen are not those that are there.
     const send = serve(ids, (page, reading) => {
@@ -65,10 +65,10 @@ describe('a find', () => {
   });
 
   it.each([
-    ['skips', { results: rows(1, 2), totalPages: 1, totalResults: 3 }, 'only 2 were in its pages'],
-    ['repeats', { results: rows(1, 1), totalPages: 1, totalResults: 2 }, 'only 1 were in its pages'],
+    ['skips results', { results: rows(1, 2), totalPages: 1, totalResults: 3 }, 'only 2 were in its pages'],
+    ['repeats a result', { results: rows(1, 1), totalPages: 1, totalResults: 2 }, 'only 1 were in its pages'],
     [
-      'has no end',
+      'claims ten million pages',
       { results: rows(1, 2), totalPages: 10_000_000, totalResults: 9 },
       'there are 10000000 pages',
     ],
@@ -85,7 +85,7 @@ describe('a find', () => {
     ],
     ['has pages without end and no total', { results: rows(1, 2), totalPages: 10_001 }, '10001 pages'],
     ['does not say how many pages there are', { results: rows(1, 2) }, 'does not say how many pages'],
-  ])('an answer that %s is an error, never a part', async (_name, answer, message, pageSize = 2) => {
+  ])('fails with an answer that %s', async (_name, answer, message, pageSize = 2) => {
     let requests = 0;
     const send = async () => {
       requests++;
@@ -97,7 +97,7 @@ describe('a find', () => {
     expect((error as SlotsyncError).message).toContain(message);
   });
 
-  it('a total that moves in every reading is an error', async () => {
+  it('fails when its total changes in every reading', async () => {
     const ids = [1, 2, 3];
     const send = serve(ids, (page) => {
       if (page === 2) ids.push(ids.length + 1);
@@ -107,7 +107,7 @@ describe('a find', () => {
 });
 
 describe('a find with cursors', () => {
-  /** Pages by cursor; of `lengths` results each. */
+  /** Plays a service that answers each cursor with a page of one result. */
   const follow = (nexts: readonly (string | null | undefined)[], ids?: readonly number[]) => {
     const asked: (string | number | undefined)[] = [];
     const send = async ({ cursor }: { cursor?: string | number | undefined }) => {
@@ -122,14 +122,14 @@ describe('a find with cursors', () => {
     return ids;
   };
 
-  it('is read one page after another, until the cursor is null, in any order of ids', async () => {
+  it('is read page by page until the cursor is null, in any order of ids', async () => {
     const { asked, send } = follow(['a', 'b', null], [7, 3, 5]);
     expect(await readPages(send, READING)).toMatchObject({ results: rows(7, 3, 5) });
     expect(asked).toEqual([undefined, 'a', 'b']);
     expect(await all(follow(['a', 'b', null], [7, 3, 5]).send)).toEqual([7, 3, 5]);
   });
 
-  it('is an error when a cursor comes again, or is missing later', async () => {
+  it('fails when a cursor repeats, or is missing after the first page', async () => {
     for (const nexts of [
       ['a', 'b', 'a'],
       ['a', 'a'],
@@ -140,19 +140,19 @@ describe('a find with cursors', () => {
     }
   });
 
-  it('is an error when there are new cursors without end', async () => {
+  it('fails when new cursors never end', async () => {
     let page = 0;
     const send = async () => ({ results: [], next: String(++page) });
     await expect(readPages(send, READING)).rejects.toMatchObject({ code: 'answer_invalid' });
   });
 
-  it('says how many results there are as soon as they are more than fit', async () => {
+  it('returns the count as soon as there are more results than wanted', async () => {
     const { asked, send } = follow(['a', 'b', 'c', 'd', null]);
     expect(await readPages(send, { ...READING, most: 2 })).toMatchObject({ results: [], tooMany: 3 });
     expect(asked.length).toBeLessThan(5);
   });
 
-  it('is asked for in smaller pages where one is too large', async () => {
+  it('is read in smaller pages when a page is too large', async () => {
     const { send } = follow(['a', null]);
     const ask = (page: { page: number; limit: number; cursor?: string | number | undefined }) => {
       if (page.limit > 1) throw answerTooLarge(READING.call, 'it has more than 64 MB');
@@ -164,7 +164,7 @@ describe('a find with cursors', () => {
   });
 });
 
-describe('a type', () => {
+describe('a reading of all objects of a type', () => {
   type Send = Parameters<typeof eachPage<{ id: string }>>[0];
   const readAll = (send: Send, reading: Omit<typeof READING, 'atOnce'> & { atOnce: number } = READING) =>
     readAgainWhenMoved(reading.call, async () => {
@@ -173,7 +173,7 @@ describe('a type', () => {
       return pages;
     });
 
-  it('is read page by page, in order, whatever order the answers come in', async () => {
+  it('yields the pages in order, whatever the order of the answers', async () => {
     const answer = serve([1, 2, 3, 4, 5, 6, 7]);
     const opened: (() => void)[] = [];
     const send: Send = async (page) => {
@@ -187,7 +187,7 @@ describe('a type', () => {
     expect(await readAll(serve([]))).toEqual([[]]);
   });
 
-  it('may come in any order of ids, as with texts, and is not whole when an id comes twice', async () => {
+  it('accepts any order of ids, and fails when an id comes twice', async () => {
     expect(await readAll(serve([5, 1, 4, 2]))).toEqual([
       [5, 1],
       [4, 2],
@@ -195,7 +195,7 @@ describe('a type', () => {
     await expect(readAll(serve([5, 1, 4, 5]))).rejects.toThrow('did not fit together in 3 readings');
   });
 
-  it('is read again from the beginning when an object goes meanwhile, or comes', async () => {
+  it('starts again when an object comes or goes meanwhile', async () => {
     const ids = [1, 2, 3, 4, 5];
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.shift();
@@ -204,7 +204,7 @@ describe('a type', () => {
     expect(await readAll(send, { ...READING, atOnce: 1 })).toEqual([[2, 3], [4, 5], [6]]);
   });
 
-  it('is read again when one goes and one comes, so that a page repeats what another had', async () => {
+  it('starts again when one object goes and another comes, so that a page repeats an id', async () => {
     const ids = [2, 3, 4, 5];
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.splice(0, 4, 1, 2, 3, 4);
@@ -215,7 +215,7 @@ describe('a type', () => {
     ]);
   });
 
-  it('that has fewer pages than it promised is an error that says so, after three readings', async () => {
+  it('fails after three readings when there are fewer pages than promised', async () => {
     let readings = 0;
     const send: Send = async ({ page }) => {
       if (page === 1) readings++;
@@ -227,7 +227,7 @@ describe('a type', () => {
     expect(readings).toBe(6);
   });
 
-  it('that does not say how many pages there are is not taken for whole', async () => {
+  it('fails when a full page does not say how many pages there are', async () => {
     await expect(readAll(async () => ({ results: rows(1, 2) }))).rejects.toThrow(
       'a full page does not say how many pages there are',
     );
@@ -236,7 +236,7 @@ describe('a type', () => {
 
 describe('a page whose answer is too large', () => {
   const { call } = READING;
-  /** Asks `send` in parts; an answer may weigh 100, and a result weighs 10 unless `weights` says otherwise. */
+  /** Asks `send` in parts. An answer may weigh at most 100. A result weighs 10 unless `weights` says otherwise. */
   function askLimited(send: ReturnType<typeof serve>, weights: Readonly<Record<number, number>> = {}) {
     const sizes: number[] = [];
     const ask = async (page: { page: number; limit: number }) => {
@@ -255,19 +255,16 @@ describe('a page whose answer is too large', () => {
     [35, 12],
     [7, 100],
     [20, 11],
-  ])(
-    'with a size of %i, and %i results: the whole is read in parts, each result once',
-    async (pageSize, count) => {
-      const { ask, sizes } = askLimited(serve(upTo(count)));
-      expect(await readPages(ask, { call, pageSize })).toMatchObject({ results: rows(...upTo(count)) });
-      const pages: unknown[] = [];
-      for await (const page of eachPage(ask, { call, pageSize })) pages.push(...page);
-      expect(pages).toEqual(rows(...upTo(count)));
-      expect(Math.max(...sizes)).toBeLessThanOrEqual(pageSize);
-    },
-  );
+  ])('is read in parts, with each result once: pages of %i, %i results', async (pageSize, count) => {
+    const { ask, sizes } = askLimited(serve(upTo(count)));
+    expect(await readPages(ask, { call, pageSize })).toMatchObject({ results: rows(...upTo(count)) });
+    const pages: unknown[] = [];
+    for await (const page of eachPage(ask, { call, pageSize })) pages.push(...page);
+    expect(pages).toEqual(rows(...upTo(count)));
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(pageSize);
+  });
 
-  it('is read in parts alone: pages that are not too large are asked for once', async () => {
+  it('is read in parts, while the pages beside it are read once', async () => {
     const { ask, sizes } = askLimited(serve(upTo(16)), { 9: 95 });
     expect(await readPages(ask, { call, pageSize: 4 })).toMatchObject({ results: rows(...upTo(16)) });
     expect(sizes).toEqual([4, 4, 4, 2, 1, 1, 2, 4]);
@@ -276,7 +273,7 @@ describe('a page whose answer is too large', () => {
   it.each([
     ['parts of a page', 16],
     ['pages of a find', 2],
-  ])('is not kept when the %s together are more than fits in memory', async (_, pageSize) => {
+  ])('fails when the %s together are more than fits in memory', async (_, pageSize) => {
     let answers = 0;
     const send = serve(upTo(16));
     const { ask } = askLimited(
@@ -298,7 +295,7 @@ describe('a page whose answer is too large', () => {
     expect(read).toBe(16);
   });
 
-  it('names the one result that is too large alone', async () => {
+  it('fails when a single result is too large, and names the result', async () => {
     const { ask } = askLimited(serve(upTo(16)), { 11: 101 });
     await expect(readPages(ask, { call, pageSize: 8 })).rejects.toMatchObject({
       code: 'answer_too_large',
@@ -306,7 +303,7 @@ describe('a page whose answer is too large', () => {
     });
   });
 
-  it('is no page when a part has more results than were asked for, however many', async () => {
+  it('fails when a part has more results than were asked for', async () => {
     const results = upTo(300_000).map((id) => ({ id: String(id) }));
     const ask = async ({ limit }: { limit: number }) => {
       if (limit === 12) throw answerTooLarge(call, 'it has more than 64 MB');
@@ -317,7 +314,7 @@ describe('a page whose answer is too large', () => {
     });
   });
 
-  it('is no page when results come or go between its parts, and when its parts do not say how many there are', async () => {
+  it('fails when results come or go between its parts, or when its parts state no total', async () => {
     const ids = upTo(12);
     let isMoved = false;
     const { ask } = askLimited(

@@ -26,7 +26,7 @@ const numbersIn = (svg: string) =>
   [...svg.matchAll(/<text [^>]*text-anchor="end">([^<]*)</g)].map(([, text]) => text);
 
 describe('a graph', () => {
-  it('has an axis with round numbers, its unit, its ends, and words for who does not see it', () => {
+  it('has an axis with round numbers, its unit, its ends, and a text alternative', () => {
     const svg = draw({ isBars: true });
     expect(numbersIn(svg)).toEqual(['0', '10', '20', 'now']);
     expect(svg).toContain('role="img" aria-label="Requests. &lt;3 requests"');
@@ -36,7 +36,7 @@ describe('a graph', () => {
     expect(svg).not.toMatch(/style|script/);
   });
 
-  it('reaches to its limit, or beyond where a value does', () => {
+  it('reaches up to its limit, or to a value above its limit', () => {
     expect(numbersIn(draw({ limit: { value: 20, name: 'quota 20' } }))).toEqual([
       '0',
       '10',
@@ -78,7 +78,7 @@ describe('the timeline of a run', () => {
   const timelineOf = (planned: number) =>
     runDocument(facts(planned), NOW).sections.find(({ id }) => id === 'timeline');
 
-  it('shows what is planned, settled, waiting and held', () => {
+  it('shows planned, settled, waiting and held records', () => {
     const { graphs: [graph] = [], paragraphs } = timelineOf(100) ?? {};
     expect(paragraphs).toEqual(['30 of 100 planned records sent or settled, 70 waiting, 40 held.']);
     expect(graph).toMatchObject({ peaks: [100, 100], limit: { value: 140, name: '40 held' } });
@@ -88,7 +88,7 @@ describe('the timeline of a run', () => {
     expect(said.match(/30 of 100 planned records/g)).toHaveLength(1);
   });
 
-  it('is left out where no batch is known any more', () => {
+  it('is left out when no batch is known any more', () => {
     expect(timelineOf(0)).toEqual({ id: 'timeline', title: 'Timeline' });
   });
 });
@@ -125,7 +125,7 @@ describe('the week of bookings', () => {
       ([, ...box]) => box,
     );
 
-  it('draws a booking on its day and hour by the clock of the zone, and where the service has it as an outline', () => {
+  it('draws a booking at its time in the zone, and the time of the service as an outline', () => {
     const svg = week(
       booking(
         '7',
@@ -141,7 +141,7 @@ describe('the week of bookings', () => {
     expect(svg).toContain('<a href="/bookings/7" aria-label="booking 7: moved">');
   });
 
-  it('puts what overlaps side by side, and grows to the hours that there are', () => {
+  it('puts overlapping bookings side by side, and extends to their hours', () => {
     const at = period('2026-11-24T04:00Z', '2026-11-24T05:00Z');
     const [one, two] = boxesOf(week(booking('1', at), booking('2', at)));
     expect(one?.[1]).not.toBe(two?.[1]);

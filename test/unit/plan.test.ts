@@ -1,4 +1,4 @@
-// The output of `plan` for a frozen stream.
+// Output of `plan`.
 import { expect, it } from 'vitest';
 import { describePlans } from '../../src/commands/plan.js';
 import type { Preview } from '../../src/sync/plan/preview.js';
@@ -43,7 +43,7 @@ const cost = (requests: number) => ({
   frozen: [frozen],
 });
 
-it('plan: a frozen stream is named with the end of its freeze, and nothing of it is promised', () => {
+it('plan names the end of a freeze, and promises nothing of the frozen stream', () => {
   const lines = describePlans([plan('rooms', { holds: { frozen: hold } })], cost(0), LAYOUT);
   expect(lines.slice(-2)).toEqual([
     'rooms is frozen until 2026-06-07 18:00 CEST (exam weeks): nothing of this stream is sent until then.',
@@ -52,7 +52,7 @@ it('plan: a frozen stream is named with the end of its freeze, and nothing of it
   expect(lines.join()).not.toMatch(/done at|held:/);
 });
 
-it('plan: beside a frozen stream the end of the others is named', () => {
+it('plan names the end of a sync of the streams beside a frozen stream', () => {
   const lines = describePlans([plan('rooms'), plan('courses')], cost(4), LAYOUT);
   expect(lines.at(-1)).toMatch(/^At most 4 requests: .*done at 2026-06-01 12:00 CEST if started now/);
 });
@@ -77,7 +77,7 @@ const samples = (...shown: ReturnType<typeof create>[]) =>
     { ...LAYOUT, samples: true, columns: 80 },
   ).slice(1, 1 + 2 * shown.length);
 
-it('plan: a new object is one line with its name first, cut to the width', () => {
+it('plan shows a new object in one line, with its name first, cut to the width', () => {
   const uuid = '1679091c-5a88-0faf-6fb5-e6087eb1b2dc';
   const [short, long = ''] = samples(
     create('R1', 'room_R1', 'room.seats', 'room.name'),
@@ -88,7 +88,7 @@ it('plan: a new object is one line with its name first, cut to the width', () =>
   expect(long).toHaveLength(80);
 });
 
-it('plan: objects that change hands are named, because they take their bookings along', () => {
+it('plan names objects that move to another row, because their bookings move along', () => {
   const handovers = [
     { externalId: 'room_2', from: { stream: 'rooms', localKey: '2' }, to: '1' },
     { externalId: 'room_9', from: { stream: 'labs', localKey: '9' }, to: '3' },

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { keysPerBatch } from '../../src/sync/plan/planned-batches.js';
 
-describe('a batch', () => {
+describe('the size of a batch', () => {
   it.each([
     [{ batchSize: 'auto', owns: 'fields' }, 'sync', 1000],
     [{ batchSize: 'auto', owns: 'object' }, 'sync', 1000],
@@ -14,7 +14,7 @@ describe('a batch', () => {
     [{ batchSize: 1000, owns: 'object' }, 'sync', 1000],
     [{ batchSize: 40, owns: 'object' }, 'incremental', 80],
     [{ batchSize: 250, owns: 'object' }, 'incremental', 250],
-  ] as const)('of %o, in the lane %s, holds %i keys', (stream, lane, keys) => {
+  ] as const)('is chosen for %o in the lane %s: %i keys', (stream, lane, keys) => {
     expect(keysPerBatch(stream, lane)).toBe(keys);
   });
 });

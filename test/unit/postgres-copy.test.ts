@@ -9,7 +9,7 @@ async function collect(readable: Readable): Promise<string[]> {
   return lines;
 }
 
-/** Cuts a buffer at these places, wherever they fall: within lines, within characters. */
+/** Cuts a buffer at these places, also within lines and within characters. */
 function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   const at = [
     0,
@@ -25,7 +25,7 @@ const anyLine = fc.oneof(
 );
 
 describe('COPY output', () => {
-  it('is the same lines however its bytes are cut', async () => {
+  it('is split into the same lines however its bytes are cut', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(anyLine),
@@ -56,7 +56,7 @@ describe('COPY output', () => {
     expect(await collect(Readable.from([]))).toEqual([]);
   });
 
-  it('that fails midway yields the lines before, then the failure', async () => {
+  it('yields the lines before a failure, and then the failure', async () => {
     const stream = new Readable({ read() {} });
     const lines = readLines(stream);
     stream.push('one\ntwo\nthr');
@@ -66,14 +66,14 @@ describe('COPY output', () => {
     await expect(next).rejects.toThrow('canceling statement');
   });
 
-  it('that failed before it was read is a failure, not an empty reading', async () => {
+  it('fails when it failed before it was read, instead of being empty', async () => {
     const stream = new Readable({ read() {} });
     const read = collect(stream);
     stream.destroy(new Error('relation does not exist'));
     await expect(read).rejects.toThrow('relation does not exist');
   });
 
-  it('that failed a moment ago is that failure, not just an end', async () => {
+  it('ends with the failure that happened just before the next line was asked for', async () => {
     const stream = new Readable({ read() {} });
     const lines = readLines(stream);
     stream.push('one\n');
@@ -82,7 +82,7 @@ describe('COPY output', () => {
     await expect(lines.next()).rejects.toThrow('terminating connection');
   });
 
-  it('that is closed before its end is never taken for the whole', async () => {
+  it('fails when it is closed before its end', async () => {
     const stream = new Readable({ read() {} });
     const read = collect(stream);
     stream.push('one\ntwo\n');
@@ -102,11 +102,11 @@ describe('a column of COPY output', () => {
     [String.raw`\\N`, String.raw`\N`],
     ['plain', 'plain'],
     ['', ''],
-  ])('%s means its text', (escaped, text) => {
+  ])('is unescaped: %s', (escaped, text) => {
     expect(unescapeColumn(escaped)).toBe(text);
   });
 
-  it('sorts as latin1 as its UTF-8 bytes sort', () => {
+  it('sorts as latin1 in the order of its UTF-8 bytes', () => {
     const text = fc.string({ unit: 'binary', maxLength: 6 });
     const latin1 = (value: string) => Buffer.from(value, 'utf8').toString('latin1');
     fc.assert(

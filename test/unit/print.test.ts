@@ -14,8 +14,8 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-describe('width', () => {
-  it('sentence: it is wrapped at words, with the rest below its beginning', () => {
+describe('a printed text', () => {
+  it('is wrapped at words, with the rest indented below its beginning', () => {
     const text =
       'Held in run 12: rooms: 40 of 60 records would be retired, more than 10 and more than 10 %\n' +
       '  → Look at what is held, then approve it, or correct the rows in the mirror and run the sync again';
@@ -27,7 +27,7 @@ describe('width', () => {
     ]);
   });
 
-  it('number: its unit stays with it', () => {
+  it('keeps a number and its unit on one line', () => {
     const text = '9 of 20 records would be retired, more than 10 %, since 2026-11-22 21:13 CET (9 min)';
     expect(layOut(createScreen({ columns: 48 }), [text]).split('\n')).toEqual([
       '9 of 20 records would be retired, more than',
@@ -40,7 +40,7 @@ describe('width', () => {
     ]);
   });
 
-  it('number: its digits stay together', () => {
+  it('keeps the digits of a number on one line', () => {
     const text = '12 300 of 1 200 300 records';
     expect(layOut(createScreen({ columns: 16 }), [text]).split('\n')).toEqual([
       '12 300 of',
@@ -49,7 +49,7 @@ describe('width', () => {
     ]);
   });
 
-  it('command: it is not broken where it fits a line of its own', () => {
+  it('keeps a command on one line where it fits', () => {
     const text = `  → Correct the row in the mirror, then: slotsync retry rooms 'Sal 1, north, 2'`;
     expect(layOut(createScreen({ columns: 50 }), [text]).split('\n')).toEqual([
       '  → Correct the row in the mirror, then:',
@@ -60,22 +60,22 @@ describe('width', () => {
     ).toBe('No record is here yet: slotsync plan, then\n  slotsync sync');
   });
 
-  it('command: one that is longer than the terminal stays in one piece, to be copied', () => {
+  it('keeps a command that is longer than the terminal in one piece, to be copied', () => {
     const command = `slotsync retry rooms '${'x'.repeat(60)}'`;
     expect(layOut(createScreen({ columns: 50 }), [`Send it again: ${command}`]).split('\n')).toContain(
       `  ${command}`,
     );
   });
 
-  it('pipe: lines stay whole, for programs that read them', () => {
+  it('stays unwrapped in a pipe, for programs that read it', () => {
     const text = 'x '.repeat(400).trim();
     expect(layOut(PIPE, [text])).toBe(text);
     expect(columnsOf(createScreen({ columns: 0 }))).toBe(80); // a terminal that does not say
   });
 });
 
-describe('colour', () => {
-  it('statuses have one, also as cells of a table, and other words have none', () => {
+describe('a printed colour', () => {
+  it('marks statuses, also in cells of a table, but no other words', () => {
     const shown = layOut(
       coloured,
       "run  status\n  1  partial\nRun 3 succeeded in 4 s\nrooms 'dead' (room_failed): dead, it failed".split(
@@ -87,7 +87,7 @@ describe('colour', () => {
     );
   });
 
-  it('data cannot make one: what it holds is made visible first', () => {
+  it('cannot come from data, which is made visible first', () => {
     expect(layOut(coloured, ["rooms '\x1b[31mx\x1b[2J': ok"])).toBe(
       String.raw`rooms '\u001b[31mx\u001b[2J': ok`,
     );
@@ -103,15 +103,15 @@ describe('colour', () => {
   });
 });
 
-describe('line', () => {
-  it('data cannot begin one, in a table neither', () => {
+describe('a printed line', () => {
+  it('is never begun by data, in a text or in a table', () => {
     const data = 'x\nRun 3 succeeded\v';
     expect(layOut(PIPE, [`rooms '${data}': ok`])).toBe(String.raw`rooms 'x\nRun 3 succeeded\u000b': ok`);
     expect(table(['key', 'n'], [[data, 1]]).split('\n')).toHaveLength(2);
   });
 });
 
-describe('a screen of its own', () => {
+describe('a screen that is drawn again', () => {
   const open = (rows: number) => {
     const screen = createScreen({ columns: 20, rows });
     screen.write('$ slotsync status\n');
@@ -119,7 +119,7 @@ describe('a screen of its own', () => {
     return { screen, drawn: openScreen() };
   };
 
-  it('fits the height and the width, says how many lines do not, and keeps the last one', () => {
+  it('fits the height and the width, counts the lines that do not fit, and keeps the last line', () => {
     const { screen, drawn } = open(6);
     drawn.draw(['one', 'two', 'three', 'four'], 'q ends it');
     expect(screen.shown()).toEqual(['one', 'two', 'three', 'four', '', 'q ends it']);

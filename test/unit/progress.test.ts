@@ -1,4 +1,4 @@
-// How fast a run is, and how long it will take, as far as that is known.
+// Pace of a run, and the time that is left.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { printNote } from '../../src/render/print.js';
 import { createPace, createProgress, fitProgress, partsOf } from '../../src/render/progress.js';
@@ -13,8 +13,8 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-describe('the pace', () => {
-  it('is that of the last quarter of a minute', () => {
+describe('the pace of a run', () => {
+  it('covers the last 15 seconds', () => {
     const pace = createPace();
     expect(pace(0, 0)).toBe(0);
     expect(pace(100, 1000)).toBe(100);
@@ -24,8 +24,8 @@ describe('the pace', () => {
   });
 });
 
-describe('progress', () => {
-  it('the time left comes first, or why nothing moves', () => {
+describe('the progress of a run', () => {
+  it('begins with the time left, or with the reason why nothing moves', () => {
     const parts = (...[amounts, facts]: [typeof AMOUNTS, object]) =>
       partsOf(amounts, facts, 'records').join(', ');
     expect(parts(AMOUNTS, { quotaUse: 0.953 })).toBe(
@@ -37,7 +37,7 @@ describe('progress', () => {
     expect(parts(AMOUNTS, { blocked: 'paused' })).toBe('paused, 12 %, 1 200 of 10 000 records');
   });
 
-  it('terminal: the time left comes first and is never cut, down to 40 columns', () => {
+  it('begins on a terminal with the time left, which is never cut down to 40 columns', () => {
     const fit = (columns: number) => fitProgress(AMOUNTS, { quotaUse: 0.95 }, { ...RUN, columns });
     expect(fit(78)).toBe('3 min left  12 %  1 200 of 10 000 records  49 a second  95 % of the quota');
     expect(fit(38)).toBe('3 min left  12 %');
@@ -50,7 +50,7 @@ describe('progress', () => {
     }
   });
 
-  it('terminal: a note does not mix with it, and nothing is left at the end', () => {
+  it('makes room for a note on a terminal, and is removed at the end', () => {
     const screen = createScreen({ columns: 60 });
     vi.stubEnv('TERM', 'xterm');
     vi.spyOn(process, 'stderr', 'get').mockReturnValue(screen as unknown as typeof process.stderr);

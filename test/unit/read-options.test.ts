@@ -6,7 +6,7 @@ import { parseTime } from '../../src/time/zoned-time.js';
 const NOW = new Date('2026-03-28T12:00:00Z');
 const STOCKHOLM = 'Europe/Stockholm';
 
-describe('time: until when', () => {
+describe('a time given as --until', () => {
   it.each([
     ['90m', '2026-03-28T13:30:00Z'],
     ['14d', '2026-04-11T12:00:00Z'],
@@ -14,7 +14,7 @@ describe('time: until when', () => {
     // Clocks were put forward at two.
     ['2026-03-29 08:00', '2026-03-29T06:00:00Z'],
     ['2026-03-29T08:00Z', '2026-03-29T08:00:00Z'],
-  ])('%s', (text, at) => {
+  ])('is read: %s', (text, at) => {
     expect(readUntil(text, NOW, STOCKHOLM)).toEqual(new Date(at));
   });
 
@@ -25,27 +25,27 @@ describe('time: until when', () => {
     ['monday', /--until takes a duration such as 12h/],
     ['', /--until takes a duration such as 12h/],
     ['999999999d', /--until takes a duration such as 12h/],
-  ])('%s is refused', (text, why) => {
+  ])('is refused: %s', (text, why) => {
     expect(() => readUntil(text, NOW, STOCKHOLM)).toThrow(why);
   });
 });
 
-describe('time: since when', () => {
+describe('a time given as --since', () => {
   it.each([
     ['90m', '2026-03-28T10:30:00Z'],
     ['2026-03-28', '2026-03-27T23:00:00Z'],
     ['2026-03-28 08:00', '2026-03-28T07:00:00Z'],
     ['2026-03-28T08:00Z', '2026-03-28T08:00:00Z'],
-  ])('%s', (text, at) => {
+  ])('is read: %s', (text, at) => {
     expect(readSince(text, NOW, STOCKHOLM)).toEqual(new Date(at));
   });
 
-  it('a time to come is refused', () => {
+  it('is refused when it is in the future', () => {
     expect(() => readSince('2026-03-28 13:01', NOW, STOCKHOLM)).toThrow(/--since is in the future/);
   });
 });
 
-it('time: one that a clock change leaves out is an hour later, and without a zone it is of UTC unless a zone is named', () => {
+it('a time that a clock change skips is an hour later, and a time without any zone is in UTC', () => {
   expect(parseTime('2026-03-29 02:30', STOCKHOLM)).toBe(Date.parse('2026-03-29T01:30:00Z'));
   expect(parseTime('2026-03-29 02:30')).toBe(Date.parse('2026-03-29T02:30:00Z'));
 });

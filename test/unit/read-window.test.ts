@@ -18,7 +18,7 @@ async function slice(moments: readonly number[], size: { most: number; least: nu
   return { slices, readings };
 }
 
-it('covers the period without gap or overlap, and holds no more than is wanted unless it is as short as may be', () =>
+it('slices cover a period exactly once, and exceed the wanted number only at the least length', () =>
   fc.assert(
     fc.asyncProperty(
       fc.array(fc.integer({ min: 0, max: 9_999 }), { maxLength: 300 }),
@@ -35,7 +35,7 @@ it('covers the period without gap or overlap, and holds no more than is wanted u
     ),
   ));
 
-it('reads a quiet period at once, and a busy one with few readings too many', async () => {
+it('slices take one reading for a quiet period, and few extra readings for a busy period', async () => {
   expect(await slice([1, 2, 3], { most: 5, least: 1 })).toMatchObject({ readings: 1 });
   const even = Array.from({ length: 2000 }, (_, at) => at * 5);
   const { slices, readings } = await slice(even, { most: 100, least: 1 });

@@ -28,14 +28,14 @@ const options = new Set(
   ),
 );
 
-/** The rows of the tables of a page, as cells. */
+/** Returns the rows of the tables of a page, as cells. */
 function rows(page: string): string[][] {
   return [...read(page).matchAll(/^\|(.+)\|$/gm)]
     .map(([, row = '']) => row.split('|').map((cell) => cell.trim()))
     .filter((cells) => cells.some((cell) => cell.startsWith('`')));
 }
 
-/** The anchor of a heading at GitHub. */
+/** Returns the anchor of a heading at GitHub. */
 const anchorOf = (heading: string) =>
   heading
     .toLowerCase()
@@ -51,32 +51,32 @@ describe('the README', () => {
   });
 });
 
-describe('pages of commands and settings', () => {
-  it('have a row for every command, and no other', () => {
+describe('the pages of docs', () => {
+  it('list exactly the commands that exist', () => {
     const named = rows('docs/commands.md').map(([, command = '']) => /`([\w-]+)/.exec(command)?.[1] ?? '');
     expect(named.toSorted()).toEqual(commands.toSorted());
   });
 
-  it('have a row for every setting, and no other', () => {
+  it('list exactly the settings that exist', () => {
     const named = rows('docs/settings.md').flatMap(([setting = '']) =>
       [...setting.matchAll(/`([A-Z_]+)`/g)].map(([, name = '']) => name),
     );
     expect(named.toSorted()).toEqual(SETTING_NAMES.toSorted());
   });
 
-  it('lead to every page of docs from docs/README.md', () => {
+  it('are all linked from docs/README.md', () => {
     const index = read('docs/README.md');
     for (const page of docs.filter((page) => page !== 'docs/README.md'))
       expect(index, page).toContain(`](${path.basename(page)})`);
   });
 });
 
-describe('files', () => {
+describe('a page', () => {
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
     .filter((file) => !/(^|\/)(node_modules|dist|\.git)\//.test(file))
     .map((file) => `/${file.replaceAll(path.sep, '/')}`);
 
-  it.each(['CONTRIBUTING.md', ...pages])('%s names only source files that exist', (page) => {
+  it.each(['CONTRIBUTING.md', ...pages])('names only source files that exist: %s', (page) => {
     const named = [...read(page).matchAll(/`((?:[\w.-]+\/)*[\w.-]+\.(?:ts|mjs|lua))`/g)].map(
       ([, name = '']) => name,
     );
@@ -108,7 +108,7 @@ describe.each(pages)('%s', (page) => {
   });
 });
 
-/** Every page that is kept with the code, those of tests and benchmarks too. */
+/** All pages of the repository, also those of tests and benchmarks. */
 const allPages = readdirSync(root, { recursive: false, withFileTypes: true })
   .flatMap((entry) =>
     entry.isDirectory() && !/^(\.git|node_modules|dist.*)$/.test(entry.name)
@@ -120,7 +120,7 @@ const allPages = readdirSync(root, { recursive: false, withFileTypes: true })
   .filter((file) => file.endsWith('.md'));
 
 describe.each(allPages)('%s', (page) => {
-  it('leads only to files and headings that exist', () => {
+  it('links only to files and headings that exist', () => {
     const text = read(page);
     for (const [, link = '', anchor] of text.matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)]+))?\)/g)) {
       const target = link === '' ? page : path.join(path.dirname(page), link);
@@ -137,7 +137,7 @@ describe.each(allPages)('%s', (page) => {
 
 describe('docs/configuration.md', () => {
   const configuration = read('docs/configuration.md');
-  /** These are shown with the key they belong to. */
+  /** Keys that are shown with the key that they belong to. */
   const inExamples = [
     'query',
     'table',
@@ -215,17 +215,17 @@ describe('settings', () => {
     HTTP_SIGN_IN: httpSignIn,
   };
 
-  it.each(['docs/settings.md'])('%s: each default is that of the program', (page) => {
+  it.each(['docs/settings.md'])('have the default of the program in %s', (page) => {
     for (const [name, value] of Object.entries(defaults))
       expect(read(page)).toMatch(new RegExp(`^\\| \`${name}\` +\\| \`${value}\` `, 'm'));
   });
 
-  it('.env.example: each default is that of the program', () => {
+  it('have the default of the program in .env.example', () => {
     for (const [name, value] of Object.entries(defaults))
       expect(read('.env.example')).toContain(`#${name}=${value}\n`);
   });
 
-  it('docs/security.md: the list of connections has every address', () => {
+  it('are all in the list of connections of docs/security.md if they are addresses', () => {
     const network = read('docs/security.md').split('\n## Network\n')[1]?.split('\n## ')[0] ?? '';
     const addresses = SETTING_NAMES.filter((name) => /(?<!NO)_(?:URL|ENDPOINT|PROXY)$/.test(name));
     expect(addresses.length).toBeGreaterThan(8);
@@ -233,7 +233,7 @@ describe('settings', () => {
       expect(network.replaceAll('`…_TRACES', '`OTEL_EXPORTER_OTLP_TRACES')).toContain(`\`${name}\``);
   });
 
-  it('docker-compose.yml: the containers get every one, and those that are set in it exist', () => {
+  it('reach the containers of docker-compose.yml, which sets only settings that exist', () => {
     const [shared = '', services = ''] = read('docker-compose.yml').split(/^services:$/m);
     expect(shared).toMatch(/^ {2}env_file: \.env$/m);
     expect(services).not.toContain('env_file');
@@ -244,7 +244,7 @@ describe('settings', () => {
     expect(named).toEqual(expect.arrayContaining(['STATE_DATABASE_URL', 'REDIS_URL', 'SLOTSYNC_CONFIG']));
   });
 
-  it('the unit file: the service gets every one, and those that are set in it exist', () => {
+  it('reach the service of the systemd unit, which sets only settings that exist', () => {
     const unit = read('examples/systemd/slotsync-worker.service');
     expect(unit).toMatch(/^EnvironmentFile=\S+$/m);
     const named = [...unit.matchAll(/^Environment=([A-Z_]+)=/gm)].map(([, name = '']) => name);
@@ -252,15 +252,15 @@ describe('settings', () => {
   });
 });
 
-describe('sentences that the program says', () => {
+describe('sentences of the program', () => {
   const source = [...allSources('src'), ...allSources('migrations')]
     .map((file) => read(file))
     .join('\n')
     .replaceAll(/\s+/g, ' ');
-  /** Put together from parts, or another program's. */
+  /** Texts that are composed from parts, or that another program prints. */
   const ELSEWHERE = ['Nothing is known yet', 'records in run 17 were not sent', "unknown option '-x'"];
 
-  it.each(pages)('%s quotes what the program contains', (page) => {
+  it.each(pages)('are quoted in %s as the program contains them', (page) => {
     const prose = read(page).replaceAll(/^ *```[^]*?^ *```/gm, '');
     const quoted = [...prose.matchAll(/`([^`\n]+)`/g)]
       .map(([, text = '']) => text)
@@ -274,14 +274,14 @@ describe('sentences that the program says', () => {
 });
 
 describe('.env.example', () => {
-  it('explains every setting, and no other', () => {
+  it('explains exactly the settings that exist', () => {
     const named = [...read('.env.example').matchAll(/^#? ?([A-Z][A-Z_]+)=/gm)].map(([, name = '']) => name);
     const ofCompose = ['STATE_DATABASE_PASSWORD', 'REDIS_PASSWORD'];
     expect([...new Set(named)].toSorted()).toEqual([...SETTING_NAMES, ...ofCompose].toSorted());
   });
 });
 
-/** Whether a place in a page is inside a code block or between backticks. */
+/** Returns true if a place in a page is inside a code block or between backticks. */
 function isCode(text: string, index: number): boolean {
   const before = text.slice(0, index);
   const fences = before.match(/^ *```/gm)?.length ?? 0;
@@ -290,7 +290,7 @@ function isCode(text: string, index: number): boolean {
   return (paragraph.match(/`/g)?.length ?? 0) % 2 === 1;
 }
 
-/** The files of a folder, of every kind. */
+/** Returns the files of a folder, of every kind. */
 function allSources(folder: string): string[] {
   return readdirSync(path.join(root, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -301,7 +301,7 @@ function lineUpTo(text: string, index: number): string {
   return text.slice(text.lastIndexOf('\n', index - 1) + 1, index);
 }
 
-/** The properties of a JSON schema, at any depth, that have a text, a number or a boolean as their default. */
+/** Returns the properties of a JSON schema, at any depth, whose default is a text, a number or a boolean. */
 function defaultsOf(schema: unknown): (readonly [key: string, value: unknown])[] {
   if (typeof schema !== 'object' || schema === null) return [];
   return Object.entries(schema).flatMap(([name, value]: [string, unknown]) => {

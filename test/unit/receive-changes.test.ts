@@ -1,4 +1,4 @@
-// Jobs of other programs: what is read as keys, and that nothing of an unreadable one is repeated.
+// Jobs of other programs: the keys that are read, and refusals that repeat nothing of the job.
 import { describe, expect, it } from 'vitest';
 import { readChangeJob } from '../../src/queue/receive-changes.js';
 
@@ -8,26 +8,26 @@ const streams = new Map([
 ]);
 const read = (data: unknown) => readChangeJob(data, streams);
 
-describe('a job', () => {
+describe('a job of another program', () => {
   it.each([
     ['a key', { stream: 'rooms', key: 'N201' }, ['N201']],
     ['a number', { stream: 'rooms', key: 7 }, ['7']],
-    ['several, each once', { stream: 'rooms', keys: ['a', 7, 'a'] }, ['a', '7']],
-    ['parts', { stream: 'groups', key: ['M|T', 2] }, ['M\\|T|2']],
-    ['parts, joined', { stream: 'groups', keys: ['MAT|2', ['MAT', '3']] }, ['MAT|2', 'MAT|3']],
+    ['several keys, each once', { stream: 'rooms', keys: ['a', 7, 'a'] }, ['a', '7']],
+    ['parts of a key', { stream: 'groups', key: ['M|T', 2] }, ['M\\|T|2']],
+    ['joined parts of a key', { stream: 'groups', keys: ['MAT|2', ['MAT', '3']] }, ['MAT|2', 'MAT|3']],
     ['a stream nobody knows', { stream: 'sheds', key: 'a|b' }, ['a|b']],
-  ])('with %s is read', (_, data, keys) => {
+  ])('is read with %s', (_, data, keys) => {
     expect(read(data)).toEqual({ stream: (data as { stream: string }).stream, keys });
   });
 
   const SECRET = '19550505-0123';
   it.each([
     ['no object', SECRET, 'the job is { stream, key }'],
-    ['nothing', undefined, 'the job is { stream, key }'],
+    ['no content', undefined, 'the job is { stream, key }'],
     ['no stream', { key: SECRET }, 'the job is { stream, key }'],
     ['neither key nor keys', { stream: 'rooms' }, 'the job is { stream, key }'],
-    ['both', { stream: 'rooms', key: SECRET, keys: [SECRET] }, 'the job is { stream, key }'],
-    ['more than that', { stream: 'rooms', key: 'a', [SECRET]: SECRET }, 'the job is { stream, key }'],
+    ['both key and keys', { stream: 'rooms', key: SECRET, keys: [SECRET] }, 'the job is { stream, key }'],
+    ['an unknown property', { stream: 'rooms', key: 'a', [SECRET]: SECRET }, 'the job is { stream, key }'],
     ['no keys', { stream: 'rooms', keys: [] }, '1 to 10000 keys'],
     ['an empty key', { stream: 'rooms', key: '' }, 'key: a key is text'],
     ['a fraction', { stream: 'rooms', keys: ['a', 1.5] }, 'keys[1]: a key is text'],
@@ -46,7 +46,7 @@ describe('a job', () => {
       'keys[1]: a key of this stream has 2 parts',
     ],
     ['too many parts', { stream: 'rooms', key: [SECRET, SECRET] }, 'key: a key of this stream has 1 part'],
-  ])('with %s is refused, and nothing of it is repeated', (_, data, reason) => {
+  ])('is refused with %s, and nothing of it is repeated', (_, data, reason) => {
     const answer = read(data);
     expect(answer).toContain(reason);
     expect(answer).not.toContain(SECRET);

@@ -42,7 +42,7 @@ const document: Document = {
   ],
 };
 
-test('document: as text it has at most 80 columns, and commands in one piece', () => {
+test('a document as text has at most 80 columns, and commands in one piece', () => {
   expect(documentToText(document, { timeZone: ZONE })).toBe(`Report
 Since 2026-11-22 02:00 CET.
 
@@ -58,10 +58,10 @@ stream  objects  drift
 rooms    12 000  –`);
 });
 
-/** Options and numbers are spans, so that no line is broken in them. */
+/** Removes the spans that keep options and numbers on one line. */
 const withoutSpans = (page: unknown) => String(page).replaceAll(/<span class="whole">(.*?)<\/span>/g, '$1');
 
-test('document: as HTML that stands alone, it has no link and no button', () => {
+test('a document as standalone HTML has no link and no button', () => {
   const page = withoutSpans(documentToHtml(document, ZONE));
   expect(page).toContain('Held in run 5: &lt;12&gt; deactivations of rooms');
   expect(page).toContain(`<code>${command}</code>`);
@@ -69,7 +69,7 @@ test('document: as HTML that stands alone, it has no link and no button', () => 
   expect(page).not.toContain('href');
 });
 
-test('document: in HTML every cell names its heading, so that a narrow screen shows a row as a card', () => {
+test('a document as HTML names the heading of each cell, for cards on a narrow screen', () => {
   const page = documentToHtml(document, ZONE);
   expect(page).toContain('<th scope="row" data-label="stream">rooms</th>');
   expect(page).toContain('<td data-label="objects" class="number">12 000</td>');
@@ -77,11 +77,11 @@ test('document: in HTML every cell names its heading, so that a narrow screen sh
   expect(page).toContain('content: attr(data-label)');
 });
 
-test('document: in a mailed document the command of a button is text', () => {
+test('a mailed document shows the command of a button as text', () => {
   expect(withoutSpans(documentToHtml(document, ZONE))).toContain(`→ <code>${command}</code>`);
 });
 
-test('document: as text, numbers that are links are aligned as numbers', () => {
+test('a document as text aligns numbers that are links', () => {
   const linked = (count: number) => ({ parts: [{ text: count, href: '/failures' }] });
   const rows = [
     ['rooms', linked(1200)],
@@ -94,7 +94,7 @@ test('document: as text, numbers that are links are aligned as numbers', () => {
   expect(documentToText(given, { timeZone: ZONE })).toContain('rooms   1 200\nstaff       0');
 });
 
-test('document: on the page, runs are links and commands are what may be done there', () => {
+test('a document on the page has links to runs, and buttons in place of commands', () => {
   const surface = { timeZone: ZONE, action: () => html`<button>Approve …</button>` };
   const [section] = document.sections;
   const content = String(section && contentToHtml(section, surface));
@@ -103,14 +103,14 @@ test('document: on the page, runs are links and commands are what may be done th
   expect(content).not.toContain(command);
 });
 
-test('document: as HTML, what advice sets in backticks is code, and a value keeps its backticks', () => {
+test('a document as HTML shows backticks in advice as code, and keeps backticks in values', () => {
   const points = [{ text: 'the value `x`', next: 'Correct `key < 2`, then: slotsync check' }];
   const content = String(contentToHtml({ title: 'x', points }, { timeZone: ZONE }));
   expect(content).toContain('<b>the value `x`</b>');
   expect(content).toContain('<p>Correct <code>key &lt; 2</code>, then: slotsync check</p>');
 });
 
-test('document: a table without rows is not shown, on any surface', () => {
+test('a document leaves out a table without rows', () => {
   const section = {
     id: 'runs',
     title: 'Runs',
@@ -122,7 +122,7 @@ test('document: a table without rows is not shown, on any surface', () => {
   expect(documentToHtml(empty, ZONE)).not.toContain('<table>');
 });
 
-describe('document: a value is part of its line, wherever it stands', () => {
+describe('an awkward value in a document', () => {
   const of = (value: string): Document => ({
     title: value,
     lead: [value, text`of ${value}, ${{ text: value, href: '/x' }}`],
@@ -176,13 +176,13 @@ describe('document: a value is part of its line, wherever it stands', () => {
     expect(shown).toContain('Nothing needs a person.');
   }
 
-  test.each(RENDERERS)('%s', (_, render) => expectLines(of, render));
+  test.each(RENDERERS)('stays within its line as %s', (_, render) => expectLines(of, render));
 
-  test.each(Object.entries(DOCUMENTS))('%s', (_, make) => {
+  test.each(Object.entries(DOCUMENTS))('stays within its line in %s', (_, make) => {
     for (const [, render] of RENDERERS) expectLines(make, render);
   });
 
-  test('every document is among them', () => {
+  test('is tested in every document of src/documents', () => {
     const folder = new URL('../../src/documents/', import.meta.url);
     const files = readdirSync(folder, { recursive: true, encoding: 'utf8' });
     const made = files
@@ -195,7 +195,7 @@ describe('document: a value is part of its line, wherever it stands', () => {
     expect(new Set(Object.keys(DOCUMENTS))).toEqual(new Set(made));
   });
 
-  test('text: a width wraps it, and breaks nothing off but at a space', () => {
+  test('is broken only at spaces when the text is narrow', () => {
     const narrow = documentToText(of(AWKWARD), { timeZone: ZONE, columns: 40 });
     expect(narrow).not.toMatch(OBEYED);
     expect(narrow.replaceAll(/\s/g, '')).toContain(visibleInLine(AWKWARD).replaceAll(' ', ''));
@@ -203,7 +203,7 @@ describe('document: a value is part of its line, wherever it stands', () => {
   });
 });
 
-test('command: a key with a line feed is one a shell reads back', () => {
+test('a printed command with a line feed in its key is read back by a shell', () => {
   for (const key of ["a\nb'c\\d\te", '\x1b[2J', 'a b', "O'Neil", 'R-1']) {
     const { stdout } = spawnSync('bash', ['-c', `printf %s ${quote(key)}`], { encoding: 'utf8' });
     expect(stdout).toBe(key);
@@ -212,7 +212,7 @@ test('command: a key with a line feed is one a shell reads back', () => {
 });
 
 test.each(['..', '.', '', '~', '~..', '~~.', '%2e%2E', 'a/b', '../..', 'R1'])(
-  'addresses: that of the key %j names it, as a browser asks for it',
+  'the address of the key %j names the key, as a browser asks for it',
   (key) => {
     for (const address of [addressOfRecord('rooms', key), addressOfBooking(key)]) {
       const parts = new URL(address, 'http://127.0.0.1').pathname.split('/');
@@ -227,7 +227,7 @@ test.each([
   ['2026-10-25T01:30:00Z', '2026-10-25 02:30', 'CET'],
   ['2027-03-28T00:59:00Z', '2027-03-28 01:59', 'CET'],
   ['2027-03-28T01:00:00Z', '2027-03-28 03:00', 'CEST'],
-])('time: %s, near a change of the clocks, has the name of its zone at that time', (iso, minute, zone) => {
+])('the time %s, near a clock change, is shown as %s %s', (iso, minute, zone) => {
   const at = new Date(iso);
   expect(String(textToHtml(text`${at} ${{ minute: at }}`, { timeZone: ZONE }))).toBe(
     `<time datetime="${at.toISOString()}">${minute}:00 ${zone}</time> ` +
@@ -235,7 +235,7 @@ test.each([
   );
 });
 
-test('html: values are escaped, between tags and in attributes', () => {
+test('the html template escapes values between tags and in attributes', () => {
   const name = `<script>alert("1")</script> & 'b'`;
   expect(String(html`<td title="${name}">${name}</td>`)).toBe(
     '<td title="&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &amp; &#39;b&#39;">' +
@@ -243,16 +243,16 @@ test('html: values are escaped, between tags and in attributes', () => {
   );
 });
 
-test('html: a template in a template is not escaped again, and a list is its elements', () => {
+test('the html template does not escape a nested template again, and joins a list', () => {
   const rows = ['a', '<b>'].map((key) => html`<li>${key}</li>`);
   expect(String(html`<ul>${rows}</ul>`)).toBe('<ul><li>a</li><li>&lt;b&gt;</li></ul>');
 });
 
-test('html: null, undefined and false are nothing; 0 is a number', () => {
+test('the html template shows 0, but not null, undefined or false', () => {
   expect(String(html`${null}${undefined}${false}${0}`)).toBe('0');
 });
 
-test('html: an object that looks like HTML is text', () => {
+test('the html template escapes an object that looks like HTML', () => {
   const forged = { toString: () => '<b>' } as unknown as string;
   expect(String(html`${forged}`)).toBe('&lt;b&gt;');
 });

@@ -3,7 +3,7 @@ import { createRequestCounter } from '../../src/process/meter.js';
 
 const at = (ms: number) => new Date(ms);
 
-test('requests: each counts in the second in which it was sent', () => {
+test('the request counter counts a request in the second in which it was sent', () => {
   let now = 10_300;
   const counter = createRequestCounter(() => now);
   counter.requested(200, 0.2);
@@ -22,7 +22,7 @@ test('requests: each counts in the second in which it was sent', () => {
   expect(counter.take()).toBeUndefined();
 });
 
-test('requests: what could not be written down is counted with the next', () => {
+test('the request counter counts requests that could not be stored with the next ones', () => {
   const counter = createRequestCounter(() => 5500);
   counter.requested(200, 0);
   const counted = counter.take();
@@ -31,7 +31,7 @@ test('requests: what could not be written down is counted with the next', () => 
   expect(counter.take()?.seconds).toEqual([{ second: at(5000), requests: 2, throttled: 0 }]);
 });
 
-test('requests: one that we interrupted was sent, and says nothing of the service', () => {
+test('the request counter counts an interrupted request, but not as an answer of the service', () => {
   const counter = createRequestCounter(() => 5500);
   counter.requested('unreachable', 0);
   counter.requested('interrupted', 0);

@@ -14,14 +14,14 @@ function createClock() {
 }
 
 describe('the pace of a reading', () => {
-  it('its share of the quota: requests are spaced evenly, the first at once', async () => {
+  it('spaces requests evenly at its share of the quota, the first at once', async () => {
     const clock = createClock();
     const pace = createPace({ requestsPerSecond: 20, share: 0.5, ...clock });
     for (let request = 0; request < 3; request++) await pace();
     expect(clock.waits).toEqual([100, 100]);
   });
 
-  it('requests asked for at once: each waits for its own turn', async () => {
+  it('schedules concurrent requests one after the other', async () => {
     const waits: number[] = [];
     const pace = createPace({
       requestsPerSecond: 10,
@@ -33,7 +33,7 @@ describe('the pace of a reading', () => {
     expect(waits).toEqual([200, 400]);
   });
 
-  it('a pause: what was not used is not made up for', async () => {
+  it('does not make up for a pause', async () => {
     const clock = createClock();
     const pace = createPace({ requestsPerSecond: 20, share: 0.5, ...clock });
     await pace();
@@ -43,14 +43,14 @@ describe('the pace of a reading', () => {
     expect(clock.waits).toEqual([100]);
   });
 
-  it('the whole quota: nothing waits here', async () => {
+  it('delays no request with the whole quota', async () => {
     const clock = createClock();
     const pace = createPace({ requestsPerSecond: 20, share: 1, ...clock });
     for (let request = 0; request < 5; request++) await pace();
     expect(clock.waits).toEqual([]);
   });
 
-  it('a stop: the wait ends with its reason', async () => {
+  it('ends a wait with the reason of the signal', async () => {
     const reason = new Error('stopped');
     const pace = createPace({ requestsPerSecond: 20, share: 0.5 });
     await expect(pace(AbortSignal.abort(reason))).rejects.toBe(reason);

@@ -1,4 +1,4 @@
-// How much goes into one request, learned from the answers of services that differ in what they take.
+// Number of objects in a request, learned from the answers of services with different limits.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FIRST_SIZE, learn, type RequestSize } from '../../src/sync/apply/request-size.js';
@@ -6,17 +6,17 @@ import { FIRST_SIZE, learn, type RequestSize } from '../../src/sync/apply/reques
 const TIMEOUT_SECONDS = 30;
 
 interface Service {
-  /** More objects in one request are refused. */
+  /** Largest number of objects that the service takes in one request. */
   most?: number;
-  /** More objects in one request make it fail, as something inside of it does. */
+  /** Largest number of objects with which a request does not fail. */
   fails?: number;
-  /** A larger body is refused. */
+  /** Largest body that the service takes. */
   mostBytes?: number;
   bytesPerObject?: number;
   secondsFor: (objects: number) => number;
 }
 
-/** Sends full requests, one after the other, a second apart; a refused one is halved until it fits. */
+/** Sends full requests one after the other, a second apart. Halves a refused request until it fits. */
 function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE, startAt = 1_000_000) {
   const { most = Infinity, fails = Infinity, mostBytes: largest = Infinity, bytesPerObject = 100 } = service;
   let size = from;
@@ -51,7 +51,7 @@ describe('the size of requests', () => {
     expect(send(quick, 3).size).toMatchObject({ objects: 800, good: 400 });
   });
 
-  it('settles below what is refused, within twenty requests, and refuses little for that', () => {
+  it('settles below the limit of the service within twenty requests and with few refusals', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 1200 }), (most) => {
         const { size, refused } = send({ ...quick, most }, 300);
@@ -66,28 +66,28 @@ describe('the size of requests', () => {
     expect(refused).toBe(3);
   });
 
-  it('is that of the most objects in all, and not of the most in a request', () => {
+  it('maximizes the objects in a second, not the objects in a request', () => {
     // 500 at a time are the best: 250 a second; 1000 take 4 s.
     const { size } = send({ secondsFor: (objects) => (objects / 500) ** 2 }, 60);
     expect(size.objects).toBeGreaterThanOrEqual(400);
     expect(size.objects).toBeLessThanOrEqual(600);
   });
 
-  it('does not grow where answers take a quarter of their time, and shrinks where they take half of it', () => {
+  it('stops growing at a quarter of the timeout, and shrinks at half of the timeout', () => {
     expect(send({ secondsFor: () => 8 }, 5).size.objects).toBe(100);
     const slow = send({ secondsFor: (objects) => objects / 10 }, 12).size;
     expect(slow.objects).toBeLessThan(150);
     expect(send({ secondsFor: () => 20 }, 1).size.objects).toBe(50);
   });
 
-  it('is not judged by requests that are not full', () => {
+  it('ignores requests that are not full', () => {
     const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: 0 };
     const request = { outcome: 'accepted', objects: 40, seconds: 20 } as const;
     expect(learn(FIRST_SIZE, request, circumstances)).toEqual(FIRST_SIZE);
     expect(learn(FIRST_SIZE, { ...request, outcome: 'too_slow' }, circumstances)).toEqual(FIRST_SIZE);
   });
 
-  it('is judged once by several requests that were under way with the same number', () => {
+  it('changes once for several refused requests of the same size', () => {
     const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: 5 };
     const known = { ...FIRST_SIZE, objects: 400, good: 200 };
     const request = { outcome: 'too_large', objects: 400, seconds: 0.1 } as const;
@@ -96,7 +96,7 @@ describe('the size of requests', () => {
     expect(learn(once, request, circumstances)).toEqual(once);
   });
 
-  it('shrinks where larger objects are refused, and grows again', () => {
+  it('shrinks when larger objects are refused, and grows again', () => {
     const service = { ...quick, mostBytes: 500_000 };
     const light = send({ ...service, bytesPerObject: 2000 }, 30);
     expect(light.sent.at(-1)).toBe(250);
@@ -107,7 +107,7 @@ describe('the size of requests', () => {
     expect(later.size.objects).toBeGreaterThanOrEqual(225);
   });
 
-  it('goes back from what fails, when it never was that large before', () => {
+  it('goes back from a size that fails and never worked before', () => {
     const { size, sent, at } = send({ ...quick, fails: 300 }, 30);
     expect(size.objects).toBeGreaterThanOrEqual(270);
     expect(size.objects).toBeLessThanOrEqual(300);
@@ -116,7 +116,7 @@ describe('the size of requests', () => {
     expect(send({ ...quick, fails: 0 }, 20, size, at).size).toEqual(size);
   });
 
-  it('comes back soon when nothing was answered for some minutes', () => {
+  it('recovers soon after some minutes without an answer', () => {
     const before = send(quick, 10);
     expect(before.size.objects).toBe(1000);
     const down = send({ secondsFor: () => 40 }, 20, before.size, before.at);
@@ -128,7 +128,7 @@ describe('the size of requests', () => {
     expect(slower.sent.filter((objects) => objects > 300).length).toBeLessThanOrEqual(5);
   });
 
-  it('is the best one also where many requests are under way, which answer after it went back', () => {
+  it('finds the best size although many requests are in flight', () => {
     const secondsFor = (objects: number) => (objects / 500) ** 2;
     let size = FIRST_SIZE;
     let at = 1_000_000;
@@ -157,7 +157,7 @@ describe('the size of requests', () => {
     ['takes 100 kB', { mostBytes: 100_000, bytesPerObject: 500 }, 200],
     ['takes 1 MB', { mostBytes: 1_000_000, bytesPerObject: 4000 }, 250],
     ['is slower in all above 500', { secondsFor: (objects) => (objects / 500) ** 2 }, 500],
-  ])('loads at nine tenths of the rate of the best fixed size at a service that %s', (_, changes, best) => {
+  ])('reaches nine tenths of the best possible rate at a service that %s', (_, changes, best) => {
     const service = { ...quick, ...changes };
     const {
       most = Infinity,
@@ -175,7 +175,7 @@ describe('the size of requests', () => {
     expect(done / cost).toBeGreaterThanOrEqual((0.9 * best) / (1 + service.secondsFor(best)));
   });
 
-  it('tries what was too many once more after an hour', () => {
+  it('tries a refused size once more after an hour', () => {
     const settled = send({ ...quick, most: 250 }, 30);
     const soon = send({ ...quick, most: 250 }, 50, settled.size, settled.at);
     expect(soon.refused).toBe(0);

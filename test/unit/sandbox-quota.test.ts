@@ -5,7 +5,7 @@ import { mostInAnySecond, createWindow, type WindowKind } from '../../src/sandbo
 const rates = fc.integer({ min: 1, max: 30 });
 const gaps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 400 });
 
-/** The moments accepted, of requests that come with the given gaps in milliseconds. */
+/** Returns the moments of accepted requests, which come with the given gaps in milliseconds. */
 function accepted(kind: WindowKind, rate: number, gapsMs: readonly number[], wallOffsetMs = 0): number[] {
   const window = createWindow(kind, rate, wallOffsetMs);
   let now = 0;
@@ -15,7 +15,7 @@ function accepted(kind: WindowKind, rate: number, gapsMs: readonly number[], wal
   });
 }
 
-describe('sliding window', () => {
+describe('a sliding window', () => {
   it('never accepts more than the rate in any half-open second', () => {
     fc.assert(
       fc.property(rates, gaps, (rate, gapsMs) => {
@@ -24,7 +24,7 @@ describe('sliding window', () => {
     );
   });
 
-  it('refuses nothing that a second has room for', () => {
+  it('refuses no request that its last second has room for', () => {
     fc.assert(
       fc.property(rates, gaps, (rate, gapsMs) => {
         const window = createWindow('sliding', rate);
@@ -41,7 +41,7 @@ describe('sliding window', () => {
     );
   });
 
-  it('accepts after exactly the wait it states', () => {
+  it('accepts after exactly the wait that it states', () => {
     const window = createWindow('sliding', 2);
     expect([window(0), window(300), window(400)]).toEqual([0, 0, 600]);
     expect(window(999)).toBe(1);
@@ -50,7 +50,7 @@ describe('sliding window', () => {
   });
 });
 
-describe('fixed window', () => {
+describe('a fixed window', () => {
   it('never accepts more than the rate between two ticks of the wall clock', () => {
     fc.assert(
       fc.property(rates, gaps, fc.integer({ min: 0, max: 5000 }), (rate, gapsMs, offsetMs) => {
@@ -65,7 +65,7 @@ describe('fixed window', () => {
   });
 });
 
-describe('bucket', () => {
+describe('a token bucket', () => {
   it('never accepts more than its capacity plus the refill, over any stretch', () => {
     fc.assert(
       fc.property(rates, gaps, (rate, gapsMs) => {
@@ -81,7 +81,7 @@ describe('bucket', () => {
 });
 
 describe('every window', () => {
-  it('accepts again after the wait it states', () => {
+  it('accepts again after the wait that it states', () => {
     const kinds = fc.constantFrom<WindowKind>('sliding', 'fixed', 'bucket');
     fc.assert(
       fc.property(kinds, rates, gaps, (kind, rate, gapsMs) => {

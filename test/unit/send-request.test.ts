@@ -15,7 +15,7 @@ const acceptAll = (objects: readonly DestinationObject[]) =>
 const refused = (status: number, message = `PUT /v1/objects answered ${status}`) =>
   new SlotsyncError('refused', message, { facts: { status } });
 
-/** A service that judges whole calls; notes what it was sent. */
+/** Plays a service that judges whole requests. Records the objects that it was sent. */
 function playService(judge: (objects: readonly DestinationObject[]) => Map<string, PutResult>) {
   const calls: string[][] = [];
   const put = async (objects: readonly DestinationObject[]) => {
@@ -29,7 +29,7 @@ function playService(judge: (objects: readonly DestinationObject[]) => Map<strin
   return { calls, put };
 }
 
-describe('a call the service refuses as a whole', () => {
+describe('a request that the service refuses as a whole', () => {
   const anyBatch = fc
     .integer({ min: 1, max: 130 })
     .chain((count) =>
@@ -39,7 +39,7 @@ describe('a call the service refuses as a whole', () => {
       ),
     );
 
-  it('is halved until exactly the culprits stand alone, and all others are accepted', async () => {
+  it('is halved until exactly the culprits are refused, and all other objects are accepted', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyBatch,
@@ -70,7 +70,7 @@ describe('a call the service refuses as a whole', () => {
     );
   });
 
-  it('finds one culprit of a hundred in about fifteen requests', async () => {
+  it('isolates one culprit of a hundred in about fifteen requests', async () => {
     const { calls, put } = playService((sent) => {
       if (sent.some(({ extId }) => extId === 'room_61')) throw refused(400);
       return acceptAll(sent);
@@ -100,8 +100,8 @@ describe('a call the service refuses as a whole', () => {
   });
 });
 
-describe('a list that was refused for the number of its objects', () => {
-  it('is larger than all that were accepted: of 50 objects, one has 450 of the 500 kB that are taken', async () => {
+describe('the report of requests that were too large', () => {
+  it('has only lists with more objects than every accepted list, although a smaller list was refused', async () => {
     const bytesOf = ({ extId }: DestinationObject) => (extId === 'room_1' ? 450_000 : 10_000);
     const { put } = playService((sent) => {
       if (sent.reduce((sum, object) => sum + bytesOf(object), 0) > 500_000) throw refused(413);
@@ -111,8 +111,8 @@ describe('a list that was refused for the number of its objects', () => {
   });
 });
 
-describe('a call whose objects are judged one by one', () => {
-  it('takes one request, whatever is refused', async () => {
+describe('a request whose objects are judged one by one', () => {
+  it('is sent once, whatever is refused', async () => {
     const { calls, put } = playService(
       (sent) =>
         new Map(
@@ -128,7 +128,7 @@ describe('a call whose objects are judged one by one', () => {
     expect([...results.values()].map((result) => result.accepted)).toEqual([false, true, false, true]);
   });
 
-  it('says nothing of an object the service said nothing of', async () => {
+  it('has no result for an object that the answer leaves out', async () => {
     const { put } = playService((sent) => acceptAll(sent.slice(1)));
     const results = new Map<string, PutResult>();
     await putHalving(put, objectsOf(3), results);
@@ -143,7 +143,7 @@ describe('a failure that is no verdict on the objects', () => {
     new SlotsyncError('answer_lost', 'no answer'),
     refused(405),
     new Error('a defect'),
-  ])('$message is passed on at once', async (failure) => {
+  ])('is thrown at once: $message', async (failure) => {
     const { calls, put } = playService(() => {
       throw failure;
     });
@@ -153,7 +153,7 @@ describe('a failure that is no verdict on the objects', () => {
     expect(results.size).toBe(0);
   });
 
-  it('keeps what is known of the others, and sends nothing more', async () => {
+  it('keeps the results before it, and stops further requests', async () => {
     const failure = new SlotsyncError('service_failed', 'answered 503');
     const { calls, put } = playService((sent) => {
       if (sent.length === 8 || sent.some(({ extId }) => extId === 'room_1')) throw refused(400);
@@ -172,10 +172,10 @@ describe('a failure that is no verdict on the objects', () => {
   });
 });
 
-describe('a call whose answer is too large', () => {
+describe('a request whose answer is too large', () => {
   const tooLarge = new SlotsyncError('answer_too_large', 'too large');
 
-  it('is sent again by halves, and counts as too large a request', async () => {
+  it('is sent again in halves, and counts as a request that was too large', async () => {
     const { calls, put } = playService((sent) => {
       if (sent.length > 2) throw tooLarge;
       return acceptAll(sent);
@@ -187,7 +187,7 @@ describe('a call whose answer is too large', () => {
     expect(refusedWhole.map(({ length }) => length)).toEqual([3, 5]);
   });
 
-  it('to one object refuses nothing: whether it was accepted is not known', async () => {
+  it('fails for a single object, whose acceptance stays unknown', async () => {
     const { put } = playService((sent) => {
       if (sent.some(({ extId }) => extId === 'room_3')) throw tooLarge;
       return acceptAll(sent);

@@ -46,8 +46,8 @@ function pipe(): string {
   return at;
 }
 
-describe('settings that are complete', () => {
-  it('are taken, with a default for everything that has one', () => {
+describe('complete settings', () => {
+  it('are read, with a default for each setting that has one', () => {
     expect(loadSettings(NEEDS, ENV)).toEqual({
       mirrorUrl: ENV.MIRROR_DATABASE_URL,
       stateUrl: ENV.MIRROR_DATABASE_URL,
@@ -70,7 +70,7 @@ describe('settings that are complete', () => {
     });
   });
 
-  it('keep the state in the database they name, else in that of the mirror', () => {
+  it('keep the state in STATE_DATABASE_URL, or else in the database of the mirror', () => {
     const stateUrl = 'postgresql://writer@other/state';
     expect(loadSettings(NEEDS, { ...ENV, STATE_DATABASE_URL: stateUrl }).stateUrl).toBe(stateUrl);
     expect(loadSettings(['state'], { STATE_DATABASE_URL: stateUrl })).toMatchObject({
@@ -79,7 +79,7 @@ describe('settings that are complete', () => {
     });
   });
 
-  it('may be empty or blank, which is as if they were not set', () => {
+  it('count as unset when they are empty or blank', () => {
     const blank = {
       STATE_DATABASE_URL: '',
       REDIS_URL: ' ',
@@ -91,22 +91,25 @@ describe('settings that are complete', () => {
     expect(loadSettings(NEEDS, { ...ENV, ...blank })).toEqual(loadSettings(NEEDS, ENV));
   });
 
-  it('need only what the command needs', () => {
+  it('are required only if the command needs them', () => {
     expect(loadSettings([], {})).toMatchObject({ mirrorUrl: undefined, stateUrl: undefined, api: undefined });
     expect(loadSettings(['mirror'], { MIRROR_DATABASE_URL: ENV.MIRROR_DATABASE_URL }).api).toBeUndefined();
   });
 
-  it('have an address without a slash at its end', () => {
+  it('lose the slashes at the end of an address', () => {
     expect(loadSettings(NEEDS, { ...ENV, API_BASE_URL: 'https://api.example.org//' }).api?.baseUrl).toBe(
       ENV.API_BASE_URL,
     );
   });
 });
 
-describe('the key', () => {
-  it.each(['k3y', 'Api-Key k3y', 'api-key  k3y', ' Api-Key k3y\n'])('%j is k3y', (key) => {
-    expect(loadSettings(NEEDS, { ...ENV, API_KEY: key }).api?.key).toBe('k3y');
-  });
+describe('the API key', () => {
+  it.each(['k3y', 'Api-Key k3y', 'api-key  k3y', ' Api-Key k3y\n'])(
+    'is read without its scheme from %j',
+    (key) => {
+      expect(loadSettings(NEEDS, { ...ENV, API_KEY: key }).api?.key).toBe('k3y');
+    },
+  );
 });
 
 describe('a secret in a file', () => {
@@ -115,7 +118,7 @@ describe('a secret in a file', () => {
     return path.join(folder, name);
   };
   const DATABASE = 'postgres://reader:pass@db/mirror';
-  /** Name, what may stand in its file, and what is read of it. */
+  /** Name of the setting, text of its file, and the value that is read. */
   const SECRETS = [
     ['MIRROR_DATABASE_URL', DATABASE, DATABASE],
     ['STATE_DATABASE_URL', DATABASE, DATABASE],
@@ -134,7 +137,7 @@ describe('a secret in a file', () => {
   };
 
   it.each(SECRETS)(
-    '%s: a byte order mark and a line end are left out, and it is read again each time',
+    'is read again each time, without byte order mark and line end: %s',
     (name, text, expected) => {
       const at = file(`${name}-1`, `\uFEFF${text}\r\n`);
       const setting = read(name, { [name]: undefined, [`${name}_FILE`]: at });
@@ -152,12 +155,12 @@ describe('a secret in a file', () => {
     },
   );
 
-  it.each(SECRETS)('%s: the setting itself wins, and the file is not read', (name, text, expected) => {
+  it.each(SECRETS)('is not read when the setting itself is set: %s', (name, text, expected) => {
     expect(read(name, { [name]: text, [`${name}_FILE`]: path.join(folder, 'nowhere') })).toBe(expected);
   });
 
   it.each([
-    ['is not there', () => path.join(folder, 'nowhere'), 'cannot be read (ENOENT)'],
+    ['does not exist', () => path.join(folder, 'nowhere'), 'cannot be read (ENOENT)'],
     ['is a folder', () => folder, 'is a folder'],
     ['is a pipe', () => pipe(), 'is a pipe or a device, not a file'],
     ['is a device', () => '/dev/zero', 'is a pipe or a device, not a file'],
@@ -173,7 +176,7 @@ describe('a secret in a file', () => {
     }
   });
 
-  it('is refused for what is wrong with it, without being shown', () => {
+  it('is refused with its fault, without being shown', () => {
     const at = file('wrong', 'postgres://reader:S3%CRET@db/mirror');
     const { faults } = refusal({ ...ENV, MIRROR_DATABASE_URL: undefined, MIRROR_DATABASE_URL_FILE: at });
     expect(faults).toEqual([
@@ -183,7 +186,7 @@ describe('a secret in a file', () => {
     expect(faults[0]).not.toMatch(/S3%|CRET/);
   });
 
-  it('is exposed when everyone may read the file, and so is a file of settings with a secret', () => {
+  it('is reported as exposed when every user may read its file or the file of settings', () => {
     const [own, everyones] = [file('own', 'k3y'), file('everyones', 'k3y', 0o644)];
     const exposed = (...given: Parameters<typeof findExposedSecrets>) =>
       findExposedSecrets(...given).map(
@@ -211,7 +214,7 @@ describe('the address of the service', () => {
     'http://127.0.0.1:8080',
     'http://[::1]:8080',
     'http://LOCALHOST',
-  ])('%s may be used', (url) => {
+  ])('is accepted: %s', (url) => {
     expect(loadSettings(NEEDS, { ...ENV, API_BASE_URL: url }).api?.baseUrl).toBe(url);
   });
 
@@ -221,21 +224,24 @@ describe('the address of the service', () => {
     'http://notlocalhost',
     'http://127.0.0.1.example.org',
     'http://10.0.0.1',
-  ])('%s would send the key unencrypted', (url) => {
+  ])('is refused because the key would be sent unencrypted: %s', (url) => {
     expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
       'API_BASE_URL: must be https: the key would be sent unencrypted',
     ]);
   });
 
-  it.each(['api.example.org', 'ftp://api.example.org', 'localhost:8080'])('%s is no address', (url) => {
-    expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
-      'API_BASE_URL: not a web address; write https://host',
-    ]);
-  });
+  it.each(['api.example.org', 'ftp://api.example.org', 'localhost:8080'])(
+    'is refused because it is no web address: %s',
+    (url) => {
+      expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
+        'API_BASE_URL: not a web address; write https://host',
+      ]);
+    },
+  );
 });
 
-describe('the page', () => {
-  it('asks everybody to sign in only where there is a token', () => {
+describe('the settings of the page', () => {
+  it('require a token if everybody has to sign in', () => {
     const faults = [
       'HTTP_TOKEN is not set: with HTTP_SIGN_IN=always everybody signs in with it; create one, for example from: openssl rand -hex 24',
     ];
@@ -245,12 +251,12 @@ describe('the page', () => {
     expect(refusal({ ...ENV, HTTP_SIGN_IN: 'never' }).faults).toEqual(['HTTP_SIGN_IN: elsewhere or always']);
   });
 
-  it.each(['10.0.0.7', '10.0.0.7, 10.1.0.0/16,fd00::/8', '::1'])('trusts proxies: %s', (text) => {
+  it.each(['10.0.0.7', '10.0.0.7, 10.1.0.0/16,fd00::/8', '::1'])('accept trusted proxies: %s', (text) => {
     expect(loadSettings([], { HTTP_TRUSTED_PROXIES: text }).httpTrustedProxies).toBe(text);
   });
 
   it.each(['proxy.example', '10.0.0.0/33', '10.0.0.0/', '::1/129', '1.2.3.4/8/8'])(
-    'trusts no proxy: %s',
+    'refuse trusted proxies: %s',
     (text) => {
       expect(refusal({ ...ENV, HTTP_TRUSTED_PROXIES: text }).faults).toEqual([
         `HTTP_TRUSTED_PROXIES: ${text} is no address or network; write 10.0.0.7, 10.1.0.0/16 or fd00::/8, separated by commas`,
@@ -263,7 +269,7 @@ describe('the proxy for requests to the service', () => {
   const proxyOf = (env: NodeJS.ProcessEnv) => loadSettings(NEEDS, { ...ENV, ...env }).api?.proxy;
   const url = 'http://user:p%40ss@proxy:3128';
 
-  it('is HTTPS_PROXY but for NO_PROXY and this machine; lower case wins', () => {
+  it('is HTTPS_PROXY, except for NO_PROXY and this machine, and lower case wins', () => {
     const except = 'localhost,127.0.0.1,[::1]';
     expect(proxyOf({ HTTPS_PROXY: url })).toEqual({ url, except });
     expect(proxyOf({ https_proxy: url, HTTPS_PROXY: 'http://other:1', NO_PROXY: 'a.b' })).toEqual({
@@ -280,13 +286,13 @@ describe('the proxy for requests to the service', () => {
     ['http://proxy:3128/pac', 'contains a path, ? or #; write http://host:3128'],
     ['http://user@proxy:3128', 'has a user without a password, or a password without a user'],
     ['http://user:50%@proxy:3128', 'contains a % in user or password that is not percent-encoded; write %25'],
-  ])('%s is refused with its fault', (text, fault) => {
+  ])('is refused with its fault: %s', (text, fault) => {
     expect(refusal({ ...ENV, https_proxy: text }).faults).toEqual([`HTTPS_PROXY: ${fault}`]);
   });
 });
 
 describe('settings that cannot be used', () => {
-  it('are all named at once: what is missing, and what is wrong', () => {
+  it('are all reported at once', () => {
     const { message, faults, remedy } = refusal({
       STATE_DATABASE_URL: 'mysql://db/state',
       REDIS_URL: 'http://cache',
@@ -311,7 +317,7 @@ describe('settings that cannot be used', () => {
     expect(remedy).toContain('.env');
   });
 
-  it('are named each with what to write', () => {
+  it('are each reported with the value to write', () => {
     expect(refusal({}).faults).toEqual([
       'MIRROR_DATABASE_URL is not set: the database to read from, postgres://user:password@host:5432/database',
       'STATE_DATABASE_URL is not set (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in',
@@ -343,13 +349,13 @@ describe('settings that cannot be used', () => {
       'db/mirror',
       'not a PostgreSQL address; write postgres://user:password@host:5432/database',
     ],
-  ])('%s=%s is refused', (name, value, message) => {
+  ])('are refused: %s=%s', (name, value, message) => {
     expect(refusal({ ...ENV, [name]: value }).faults).toEqual([
       expect.stringContaining(`${name}: ${message}`),
     ]);
   });
 
-  it('show no secret, wherever it stands', () => {
+  it('are reported without any secret', () => {
     const secret = 'S3CRET';
     writeFileSync(path.join(folder, 'secret'), `Api-Key ${secret}`);
     const wrong: NodeJS.ProcessEnv[] = [
@@ -404,7 +410,7 @@ describe('the file .env', () => {
         .join(''),
     );
 
-  it('is read', () => {
+  it('is read by default', () => {
     write(ENV);
     expect(loadSettings(NEEDS, readEnvironment())).toEqual(loadSettings(NEEDS, ENV));
   });
@@ -418,7 +424,7 @@ describe('the file .env', () => {
     });
   });
 
-  it('need not be there', () => {
+  it('need not exist', () => {
     Object.assign(process.env, ENV);
     expect(loadSettings(NEEDS, readEnvironment()).mirrorUrl).toBe(ENV.MIRROR_DATABASE_URL);
   });
@@ -433,7 +439,7 @@ describe('the file .env', () => {
     expect(() => readEnvironment('nowhere.env')).toThrow(/^the settings file .*nowhere\.env does not exist$/);
   });
 
-  it('that is a pipe is refused at once, unless it is named: its writer is waited for', () => {
+  it('is refused at once when it is a pipe, but a named pipe is read to its end', () => {
     execFileSync('mkfifo', ['.env']);
     expect(() => readEnvironment()).toThrow('.env is a pipe or a device, not a file');
     expect(findExposedSecrets('.env', {})).toEqual([]);
@@ -442,7 +448,7 @@ describe('the file .env', () => {
     writer.kill();
   });
 
-  describe('that others could have written is not loaded, unless it is named:', () => {
+  describe('the file .env with rights of other users', () => {
     interface Rights {
       uid?: number;
       gid?: number;
@@ -463,28 +469,31 @@ describe('the file .env', () => {
       ['a group of several users may write it', { uid: 42, gid: 43, mode: 0o660, user: 42 }, /other users/],
       ['a group of its owner alone may', { uid: 42, gid: 42, mode: 0o660, user: 42 }, undefined],
       ['its folder is one such as /tmp', { folder: 0o1777 }, undefined],
-    ])('%s', (_, { uid, gid = 0, mode = 0o600, folder: rights = 0o700, user = 0 }, refusal) => {
-      if (uid !== undefined && process.getuid?.() !== 0) return; // nobody else chowns
-      write(ENV);
-      if (uid !== undefined) {
-        chownSync('.env', uid, gid);
-        vi.spyOn(process, 'geteuid').mockReturnValue(user);
-      }
-      chmodSync('.env', mode);
-      chmodSync('.', rights);
-      expect(() => readEnvironment('.env')).not.toThrow();
-      const warnings = findForeignFiles(['.env', undefined]);
-      expect(warnings).toEqual(
-        refusal ? [expect.stringContaining('.env is loaded because you named it')] : [],
-      );
-      if (!refusal) {
-        expect(() => readEnvironment()).not.toThrow();
-        return;
-      }
-      const error = errorOf(() => readEnvironment());
-      expect(`${error.message}. ${error.remedy}`).toMatch(refusal);
-      expect(error.remedy).toContain('name it: --settings .env');
-    });
+    ])(
+      'is refused or loaded: %s',
+      (_, { uid, gid = 0, mode = 0o600, folder: rights = 0o700, user = 0 }, refusal) => {
+        if (uid !== undefined && process.getuid?.() !== 0) return; // nobody else chowns
+        write(ENV);
+        if (uid !== undefined) {
+          chownSync('.env', uid, gid);
+          vi.spyOn(process, 'geteuid').mockReturnValue(user);
+        }
+        chmodSync('.env', mode);
+        chmodSync('.', rights);
+        expect(() => readEnvironment('.env')).not.toThrow();
+        const warnings = findForeignFiles(['.env', undefined]);
+        expect(warnings).toEqual(
+          refusal ? [expect.stringContaining('.env is loaded because you named it')] : [],
+        );
+        if (!refusal) {
+          expect(() => readEnvironment()).not.toThrow();
+          return;
+        }
+        const error = errorOf(() => readEnvironment());
+        expect(`${error.message}. ${error.remedy}`).toMatch(refusal);
+        expect(error.remedy).toContain('name it: --settings .env');
+      },
+    );
   });
 
   it.each([
@@ -496,7 +505,7 @@ describe('the file .env', () => {
       '.env: NODE_EXTRA_CA_CERTS has no effect',
     ],
     ['UTF-16', Buffer.from('API_KEY=k3y\n', 'utf16le'), '.env is not UTF-8 text'],
-  ])('with %s is a fault', (_, text, message) => {
+  ])('is refused with %s', (_, text, message) => {
     writeFileSync('.env', text);
     expect(() => loadSettings([], readEnvironment())).toThrow(message);
   });
@@ -513,7 +522,7 @@ describe('the file .env', () => {
     expect(process.env['API_ORGANIZATION_ID']).toBe('7');
   });
 
-  it('that is there and cannot be read is a fault', () => {
+  it('is refused when it exists but cannot be read', () => {
     mkdirSync('.env');
     expect(() => loadSettings([], readEnvironment())).toThrow('.env is a folder');
   });
@@ -536,7 +545,7 @@ describe('the file .env', () => {
     ],
     ['the environment has one without our prefix', {}, { LOGLEVEL: 'info' }, []],
     ['the setting it resembles is set', { APP_KEY: 'k', API_KEY: 'k3y' }, {}, []],
-  ])('names a misspelled setting: %s', (_, values, env, [name, meant]) => {
+  ])('is searched for a misspelled setting: %s', (_, values, env, [name, meant]) => {
     write(values);
     const expected =
       name === undefined ? [] : [`${name} is no setting and has no effect; did you mean ${meant}?`];

@@ -1,4 +1,4 @@
-// Values as SQL text: what stands between quotes stays what it was.
+// Values as SQL text. Quoted values keep their meaning.
 import { describe, expect, test } from 'vitest';
 import { arrayLiteral, quoteBody } from '../../src/text/sql-text.js';
 
@@ -8,19 +8,19 @@ describe('quoteBody', () => {
     ['SELECT "id$slotsync$; DROP TABLE x; --"', '$slotsync1$'],
     ['SELECT "$slotsync$$slotsync1$"', '$slotsync2$'],
     ['SELECT "$slotsync', '$slotsync1$'],
-  ])('%s stands between tags that end it', (body, tag) => {
+  ])('puts %s between tags that it does not contain', (body, tag) => {
     expect(quoteBody(body)).toBe(`${tag}${body}${tag}`);
   });
 });
 
 describe('arrayLiteral', () => {
-  test('quotes and backslashes are escaped, other texts stand as they are', () => {
+  test('escapes quotes and backslashes only', () => {
     expect(arrayLiteral(['a', 'b"c', String.raw`d\e`, 'NULL', ''])).toBe(
       String.raw`{"a","b\"c","d\\e","NULL",""}`,
     );
   });
 
-  test('undefined is null, and not the text NULL', () => {
+  test('writes undefined as null, and not as the text NULL', () => {
     expect(arrayLiteral([undefined, 'a'])).toBe('{NULL,"a"}');
   });
 });

@@ -10,15 +10,15 @@ const tables = Object.values<unknown>(schema).flatMap((value) =>
   is(value, PgTable) ? [getTableConfig(value)] : [],
 );
 
-/** Below the heading of a table: the names in the first cells, of which one may have several. */
+/** Returns the names in the first cells below the heading of a table. A cell may have several names. */
 function columnsOnPage(table: string): string[] {
   const section = page.split(`\n## \`${table}\`\n`)[1]?.split('\n## ')[0] ?? '';
   const cells = [...section.matchAll(/^\| (`\w+`(?:, `\w+`)*) +\|/gm)].map(([, cell = '']) => cell);
   return cells.flatMap((cell) => [...cell.matchAll(/\w+/g)].map(([name]) => name));
 }
 
-describe('the page of state tables', () => {
-  it.each(tables)('has every column of $name, and no other', ({ name, columns }) => {
+describe('docs/state-tables.md', () => {
+  it.each(tables)('has exactly the columns of $name', ({ name, columns }) => {
     expect(columnsOnPage(name).toSorted()).toEqual(columns.map((column) => column.name).toSorted());
   });
 

@@ -3,7 +3,7 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import { UsageError } from '../../src/errors/errors.js';
 import { resolve, rooms, type Declaration } from './declare.js';
 
-/** The faults of a configuration of these streams. */
+/** Returns the faults of a configuration with these streams. */
 function faultsOf(streams: Record<string, Declaration>): readonly string[] {
   try {
     checkConfiguration({ streams });
@@ -34,7 +34,7 @@ describe('the name of a table', () => {
     ['"rooms', undefined],
     ['campus."rooms"x', undefined],
     ['a.b.c.d', undefined],
-  ])('%s', (from, table) => {
+  ])('is parsed or refused: %s', (from, table) => {
     if (table) expect(resolve({ rooms: rooms({ from }) }).source).toEqual({ table });
     else {
       expect(faultsOf({ rooms: rooms({ from }) })).toEqual([
@@ -43,7 +43,7 @@ describe('the name of a table', () => {
     }
   });
 
-  it('is not looked for in a query', () => {
+  it('is not searched in a query', () => {
     const query = 'SELECT * FROM campus.rooms WHERE open';
     expect(resolve({ rooms: rooms({ from: { query } }) }).source).toEqual({ query });
   });
@@ -74,24 +74,27 @@ describe('the fingerprint of a stream', () => {
     ['the external id', { externalId: 'hall_{room_code}' }],
     ['a field', { fields: { 'room.name': 'name', 'room.seats': 'seats' } }],
     ['a reference', { references: { 'room.building': { stream: 'buildings', key: 'building' } } }],
-    ['the column of its end, which the state notes', { graceDays: { column: 'ends_on', days: 3 } }],
+    ['the column of the end, which the state stores', { graceDays: { column: 'ends_on', days: 3 } }],
   ])('changes with %s, so that every row is checked again', (_, changes) => {
     expect(fingerprint(changes)).not.toBe(fingerprint());
   });
 
   it.each<[string, Partial<Declaration>]>([
     ['the size of batches', { batchSize: 7 }],
-    ['what is retired', { retire: 'deactivate' }],
-    ['what a retirement sets', { retire: { deactivate: true, fields: { 'room.name': 'closed' } } }],
+    ['the retirement', { retire: 'deactivate' }],
+    [
+      'the fields that a retirement sets',
+      { retire: { deactivate: true, fields: { 'room.name': 'closed' } } },
+    ],
     ['days of grace', { graceDays: 3 }],
     ['the limits', { limits: { retire: { count: 1 } } }],
-    ['how long a reference is waited for', { waitDays: 1 }],
+    ['the days that a record waits for a reference', { waitDays: 1 }],
     ['the cursor', { cursor: 'updated_at' }],
   ])('does not change with %s, which no object shows', (_, changes) => {
     expect(fingerprint(changes)).toBe(fingerprint());
   });
 
-  it('fits the 64 bits of a PostgreSQL bigint', () => {
+  it('fits into a PostgreSQL bigint', () => {
     expect(BigInt.asIntN(64, fingerprint())).toBe(fingerprint());
   });
 });
@@ -104,19 +107,19 @@ describe('a reference to another stream', () => {
       groups: rooms({ key: ['programme', 'year'] }),
     });
 
-  it('is taken when stream and number of columns are right', () => {
+  it('is accepted if the stream exists and the number of columns matches', () => {
     expect(refer('buildings', 'building')).toEqual([]);
     expect(refer('groups', ['programme', 'year'])).toEqual([]);
   });
 
-  it('to a stream that is not there is refused, with those that are', () => {
+  it('is refused with the known streams if its stream does not exist', () => {
     expect(refer('building', 'code')).toEqual([
       "streams.rooms.references.room.parent.stream: no stream 'building'; there are: rooms, buildings, groups",
     ]);
     expect(refer('constructor', 'code')).toEqual([expect.stringContaining("no stream 'constructor'")]);
   });
 
-  it('with another number of columns is refused, with the key it must match', () => {
+  it('is refused with the key of its stream if the number of columns differs', () => {
     expect(refer('groups', 'programme')).toEqual([
       'streams.rooms.references.room.parent.key: name one column for each key column of groups (programme, year)',
     ]);
@@ -129,8 +132,8 @@ describe('a reference to another stream', () => {
   });
 });
 
-describe('match', () => {
-  it('names fields and references of its stream, each at its place', () => {
+describe('the match of a stream', () => {
+  it('must name fields and references of the stream, and is refused at the place of the fault', () => {
     const match = ['room.name', 'room.campus', 'room.parent'];
     expect(faultsOf({ rooms: rooms({ match }) })).toEqual([
       "streams.rooms.match[1]: 'room.campus' is not among the stream's fields and references: room.name",
@@ -152,8 +155,8 @@ describe('match', () => {
   });
 });
 
-describe('streams', () => {
-  it('are worked on parents first, whatever their order in the file', () => {
+describe('the streams of a configuration', () => {
+  it('are ordered with parents first, whatever their order in the file', () => {
     const referTo = (stream: string) => ({ references: { f: { stream, key: 'k' } } });
     const { streams } = checkConfiguration({
       streams: { courses: rooms(referTo('rooms')), rooms: rooms(referTo('buildings')), buildings: rooms() },
@@ -165,7 +168,7 @@ describe('streams', () => {
     ]);
   });
 
-  it('have defaults that are careful', () => {
+  it('have cautious defaults', () => {
     expect(resolve({ rooms: rooms() })).toMatchObject({
       retire: 'keep',
       owns: 'fields',

@@ -1,4 +1,4 @@
-// Tables: what says nothing is left out, everything else is there, at every width.
+// Tables as text: columns without information are left out, and everything else is shown at every width.
 import fc from 'fast-check';
 import stringWidth from 'string-width';
 import { describe, expect, it } from 'vitest';
@@ -8,7 +8,7 @@ import { widthOf } from '../../src/render/wrap.js';
 const LONG = 'stream_of_the_department_for_international_exchange_students'; // 60 characters
 
 describe('a table', () => {
-  it('columns: those whose every number is zero are left out', () => {
+  it('leaves out the columns whose every number is zero', () => {
     const counts = table(
       ['stream', 'create', 'update', 'retire'],
       [
@@ -19,7 +19,7 @@ describe('a table', () => {
     expect(counts).toBe('stream   create  retire\nrooms         3       0\ncourses       0       1');
   });
 
-  it('columns: one with numbers stays, and words and missing cells are no zeros', () => {
+  it('keeps one column of numbers, and columns with words or missing cells', () => {
     expect(table(['records', 'synced', 'dead'], [['rooms', 0, 0]])).toBe('records  synced\nrooms         0');
     expect(table(['stream', 'verified', 'drift'], [['rooms', '–', 0]])).toBe(
       'stream  verified  drift\nrooms   –             0',
@@ -27,7 +27,7 @@ describe('a table', () => {
     expect(table(['stream', 'create'], [])).toBe('stream  create');
   });
 
-  it('width: text is wrapped at words, and numbers are not', () => {
+  it('wraps text at words, but not numbers', () => {
     const rows = [['rooms', 12_000, 'took 4 s: twice as many objects took no longer than half of them']];
     expect(table(['type', 'objects a request', 'because'], rows, { columns: 40 }).split('\n')).toEqual([
       'type   objects  because',
@@ -39,7 +39,7 @@ describe('a table', () => {
     ]);
   });
 
-  it('width: a label that is too long stands whole above the rest of its row', () => {
+  it('puts a label that is too long on a line above the rest of its row', () => {
     const headings = ['records', 'synced', 'retired', 'deferred', 'failed', 'dead'];
     const made = table(
       headings,
@@ -53,7 +53,7 @@ describe('a table', () => {
     expect(made).toMatch(/\n +1 +2 +3 +4 +5\nrooms +6 +7 +8 +9 +10$/);
   });
 
-  it('width: letters of two columns and letters with marks stand below their headings', () => {
+  it('aligns wide letters and letters with marks below their headings', () => {
     const made = table(
       ['stream', 'name', 'x'],
       [
@@ -64,18 +64,18 @@ describe('a table', () => {
     expect(made).toBe(`stream  name  x\n会議室  ${'é'.normalize('NFD')}     1\nrooms   👩‍🔧    2`);
   });
 
-  it('width: the short way to measure says the same as the long one', () => {
+  it('measures each character as string-width does', () => {
     expect(['❤️', 'e\u0301', '\u200B', '한', '→', '\u00AD'].map(widthOf)).toEqual([2, 1, 0, 2, 1, 0]);
     const characters = Array.from({ length: 0x3000 }, (_, at) => String.fromCodePoint(at));
     expect(characters.filter((one) => widthOf(one) !== stringWidth(one))).toEqual([]);
   });
 
-  it('width: where not even the headings fit, each row is a list', () => {
+  it('becomes a list for each row when the headings do not fit', () => {
     const made = table(['run', 'kind', 'started', 'synced'], [[1, 'sync', 'at night', 20]], { columns: 16 });
     expect(made.split('\n')).toEqual(['run: 1', '  kind: sync', '  started: at', 'night', '  synced: 20']);
   });
 
-  it('width: no line is longer, and nothing is cut, whatever the cells are', () => {
+  it('has no line beyond the width, and cuts nothing, whatever the cells are', () => {
     const word = fc.string({ minLength: 1, maxLength: 70, unit: fc.constantFrom('a', 'Å', '会', ' ', '_') });
     const rows = fc.array(fc.tuple(word, fc.nat(2_000_000), word, fc.nat(9)), { minLength: 1, maxLength: 4 });
     fc.assert(
@@ -91,7 +91,7 @@ describe('a table', () => {
   });
 });
 
-it('many rows: a table of 200 000 rows is written', () => {
+it('a table of 200 000 rows is written', () => {
   const rows = Array.from({ length: 200_000 }, (_, at) => [`R${at}`, at]);
   expect(table(['room', 'seats'], rows, { columns: 80 }).split('\n')).toHaveLength(200_001);
 });

@@ -1,5 +1,4 @@
-// The content of a trace: which span is within which, what failed, and the ids in log lines. And that nothing is traced unless a
-// collector is named.
+// Content of a trace: parents, failures, and ids in log lines. Traces are exported only to a named collector.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -24,7 +23,7 @@ afterEach(() => {
 });
 
 describe('a span', () => {
-  it('is within the one around it, and has the code of its failure and no message', async () => {
+  it('is a child of the span around it, and has the code of its failure without the message', async () => {
     const { spans } = record();
     const failing = inSpan('run', { 'slotsync.run.id': 7 }, () =>
       inSpan('batch', {}, async () => {
@@ -40,7 +39,7 @@ describe('a span', () => {
     expect(batch?.events).toEqual([]);
   });
 
-  it('is in the trace that its job carries', async () => {
+  it('belongs to the trace that its job carries', async () => {
     const { spans } = record();
     const carried = await inSpan('run', {}, async () => traceparent());
     expect(carried).toMatch(/^00-[\da-f]{32}-[\da-f]{16}-01$/);
@@ -52,13 +51,13 @@ describe('a span', () => {
     expect(parentOf(spans('other')[0])).toBeUndefined();
   });
 
-  it('costs nothing and leaves nothing without an SDK', async () => {
+  it('is not recorded without an SDK', async () => {
     expect(isRegistered()).toBe(false);
     expect(await inSpan('run', {}, async () => [traceparent(), traceIds()])).toEqual([undefined, {}]);
   });
 });
 
-it('a request that several batches share is within the first and linked with each', async () => {
+it('a request that several batches share is a child of the first batch and linked with each', async () => {
   const { spans } = record();
   const stream = { type: 'room', batchSize: 'auto' } as Stream;
   let grant = () => {};
@@ -110,7 +109,7 @@ it('a request that several batches share is within the first and linked with eac
   expect(rest?.links).toEqual([]);
 });
 
-it('a log line has the ids of the span in which it is written, and none outside', async () => {
+it('a log line has the ids of the span around it, and no ids outside a span', async () => {
   const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-tracing-'));
   try {
     const file = path.join(folder, 'log');
@@ -130,11 +129,11 @@ it('a log line has the ids of the span in which it is written, and none outside'
   }
 });
 
-describe('traces are exported', () => {
+describe('the export of traces', () => {
   const exportsTraces = (env: Record<string, string>) => loadSettings([], env).exportsTraces;
   const named = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
 
-  it('when a collector is named, for all signals or for traces', () => {
+  it('is on when a collector is named for all signals or for traces', () => {
     expect(exportsTraces(named)).toBe(true);
     expect(exportsTraces({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' })).toBe(true);
     expect(exportsTraces({ ...named, OTEL_TRACES_EXPORTER: 'otlp,console' })).toBe(true);
@@ -145,9 +144,9 @@ describe('traces are exported', () => {
     { OTEL_SERVICE_NAME: 'slotsync' },
     { ...named, OTEL_SDK_DISABLED: 'True' },
     { ...named, OTEL_TRACES_EXPORTER: 'none' },
-  ])('not with %j', (env) => expect(exportsTraces(env)).toBe(false));
+  ])('is off with %j', (env) => expect(exportsTraces(env)).toBe(false));
 
-  it('not to what is no address', () => {
+  it('is refused when the address of the collector is no web address', () => {
     expect(() => exportsTraces({ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317' })).toThrow(
       expect.objectContaining({
         faults: ['OTEL_EXPORTER_OTLP_ENDPOINT: not a web address; write http://host:4318'],

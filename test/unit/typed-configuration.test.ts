@@ -10,8 +10,8 @@ interface Service {
 
 const rooms = { from: 'campus.rooms', key: 'code', type: 'room', externalId: 'room_{code}' } as const;
 
-describe('defineConfig with the names of a service', () => {
-  it('takes names that the service knows', () => {
+describe('defineConfig', () => {
+  it('accepts the names of a service', () => {
     const config = defineConfig<Service>({
       streams: {
         rooms: { ...rooms, fields: { 'room.name': 'name' }, match: ['room.name'] },
@@ -29,7 +29,7 @@ describe('defineConfig with the names of a service', () => {
     expect(Object.keys(config.streams)).toEqual(['rooms', 'courses']);
   });
 
-  it('refuses names that it does not know', () => {
+  it('refuses names that the service does not know', () => {
     defineConfig<Service>({
       streams: {
         // @ts-expect-error -- no type 'rom'
@@ -50,7 +50,7 @@ describe('defineConfig with the names of a service', () => {
     });
   });
 
-  it('takes any name without them', () => {
+  it('accepts any name if the names of a service are not given', () => {
     const config = defineConfig({
       streams: { rooms: { ...rooms, type: 'anything', fields: { any: 'name' } } },
     });

@@ -1,6 +1,6 @@
 // Guarantee 6
-// Which objects are booked, from as few pages as possible: always the truth, however the reservations lie, and in a number of
-// requests that does not grow with them.
+// Finds the objects with upcoming reservations from as few pages as possible, in a number of requests that does not grow
+// with the number of reservations.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findUpcoming } from '../../src/destination/upcoming-reservations.js';
@@ -9,7 +9,7 @@ interface Booking {
   object: string;
   begin: number;
   end: number;
-  /** Found by its object, which it does not name. */
+  /** True if the reservation does not name the object by which it was found. */
   isNameless?: boolean;
 }
 
@@ -21,7 +21,7 @@ const CALL = { method: 'POST', path: '/v1/reservations/find' } as const;
 /** The objects of a reservation that does not name the one it was found by. */
 const HIDDEN = [undefined, null, [], [{ objectId: undefined }], [{ objectId: 'other' }, {}]];
 
-/** A service that answers in ascending id; the bookings have theirs by their place in the list. */
+/** Plays a service that answers in ascending id. The id of a booking is its index. */
 function playService(
   bookings: readonly Booking[],
   {
@@ -62,14 +62,14 @@ function playService(
 }
 
 const names = (count: number) => Array.from({ length: count }, (_, at) => `o${at}`);
-/** So many bookings of an hour, evenly between two times. */
+/** Returns `count` bookings of an hour, spread evenly between two times. */
 const spread = (object: string, count: number, from: number, to: number): Booking[] =>
   Array.from({ length: count }, (_, at) => {
     const begin = Math.floor(from + ((to - from) * at) / count);
     return { object, begin, end: begin + HOUR };
   });
 
-describe('upcoming reservations: the number of requests', () => {
+describe('the number of requests for upcoming reservations', () => {
   const FREE = ['free_1', 'free_2'];
   it.each([
     { what: 'none', count: 1, lists: () => [] },
@@ -97,11 +97,11 @@ describe('upcoming reservations: the number of requests', () => {
       lists: (object: string) => spread(object, 100, NOW, NOW + YEAR),
     },
     {
-      what: '100 000 of one',
+      what: '100 000 of one object',
       count: 2,
       lists: (object: string) => (object === 'o0' ? spread(object, 100_000, NOW, NOW + YEAR) : []),
     },
-  ])('100 objects, $what: $count', async ({ count, lists }) => {
+  ])('is $count for 100 objects with these reservations: $what', async ({ count, lists }) => {
     const { find, requests } = playService(names(100).flatMap(lists), { pageSize: 1000 });
     const upcoming = await find([...names(100), ...FREE]);
     expect([...upcoming.keys()].toSorted()).toEqual(
@@ -112,7 +112,7 @@ describe('upcoming reservations: the number of requests', () => {
     expect(requests()).toBe(count);
   });
 
-  it('1000 objects with 100 each, at times of their own: ten', async () => {
+  it('is at most ten for 1000 objects with 100 reservations each at random times', async () => {
     let seed = 7;
     const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
     const bookings = names(1000).flatMap((object) =>
@@ -129,11 +129,11 @@ describe('upcoming reservations: the number of requests', () => {
 });
 
 it.each([
-  { what: 'each of which names its object', requestsOfEach: 2, names: [false] },
-  { what: 'some of which do not name it', requestsOfEach: 4, names: [false, true] },
-  { what: 'none of which names it', requestsOfEach: 4, names: [true] },
+  { what: 'each names its object', requestsOfEach: 2, names: [false] },
+  { what: 'some do not name their object', requestsOfEach: 4, names: [false, true] },
+  { what: 'none names its object', requestsOfEach: 4, names: [true] },
 ])(
-  'upcoming reservations: an object is free if and only if it has none, $what, in $requestsOfEach requests for each and one',
+  'an object is free if and only if it has no upcoming reservation: $what',
   async ({ requestsOfEach, names: isNameless }) => {
     const booking = fc.record({
       object: fc.constantFrom(...names(8)),
@@ -167,7 +167,7 @@ it.each([
   },
 );
 
-it.each([1, 9])('upcoming reservations: of other objects, on %d pages, are no answer', async (totalPages) => {
+it.each([1, 9])('reservations of other objects are an invalid answer, on %d pages', async (totalPages) => {
   const others = [{ id: '1', begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];
   const ask = async () => ({ results: others, totalPages, totalResults: totalPages });
   const finding = findUpcoming(ask, ['o1'], { now: NOW, pageSize: 1, call: CALL });

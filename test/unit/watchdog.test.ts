@@ -1,6 +1,6 @@
 // Guarantee 3
-// When a connection is closed because it is silent, and when the process ends because its server is: never while new
-// connections are answered, refused or not tried.
+// Closes silent connections, and ends the process if its server is silent. Never ends it while new connections are
+// answered, refused or not tried.
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { createWatchdog, type Watchdog } from '../../src/connections/watchdog.js';
@@ -13,7 +13,7 @@ afterEach(() => void vi.useRealTimers());
 
 const passes = (minutes: number) => vi.advanceTimersByTime(minutes * MINUTE);
 
-/** A socket, as far as the watchdog looks at it. */
+/** Plays the part of a socket that the watchdog uses. */
 function fakeSocket() {
   const seen = { destroyed: false, bytesRead: 0, writableEnded: false, paused: false };
   const socket = Object.assign(seen, {
@@ -25,7 +25,7 @@ function fakeSocket() {
 
 it.each<[what: string, play: (dog: Watchdog) => void, ends: boolean]>([
   [
-    'new connections are not answered either',
+    'new connections are not answered',
     (dog) => {
       dog.silent(SERVER);
       dog.unanswered(SERVER);
@@ -86,21 +86,21 @@ it.each<[what: string, play: (dog: Watchdog) => void, ends: boolean]>([
     },
     false,
   ],
-])('a silent server: %s', (_, play, ends) => {
+])('a silent server ends the process or not: %s', (_, play, ends) => {
   const servers: string[] = [];
   play(createWatchdog((server) => void servers.push(server)));
   expect(servers).toEqual(ends ? [SERVER] : []);
 });
 
 it.each([
-  ['in use: it is silent', {}, { isClosed: true, isSilent: true }],
-  ['that its reader has paused: not', { paused: true }, { isClosed: false, isSilent: false }],
+  ['in use, which counts as silent', {}, { isClosed: true, isSilent: true }],
+  ['paused by its reader, which stays open', { paused: true }, { isClosed: false, isSilent: false }],
   [
-    'that was ended, a minute after: the server had nothing to answer',
+    'ended by us, which does not count as silent',
     { writableEnded: true },
     { isClosed: true, isSilent: false },
   ],
-])('a connection over which nothing arrives is closed: one %s', (_, state, { isClosed, isSilent }) => {
+])('a silent connection is closed or not: %s', (_, state, { isClosed, isSilent }) => {
   const servers: string[] = [];
   const dog = createWatchdog((server) => void servers.push(server));
   const socket = fakeSocket();
