@@ -1,5 +1,5 @@
 // Guarantee 9
-// The command `alerts`, and a worker that tells of what it finds.
+// The command `alerts`, and a worker that sends alerts.
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
@@ -27,7 +27,7 @@ afterAll(async () => {
 beforeEach(async () => void (receiver = await openWebhookReceiver()));
 afterEach(() => receiver.close());
 
-/** Every channel is on; the addresses and the password are secrets. */
+/** Settings of every channel. The addresses and the password are secrets. */
 const channels = () => ({
   ALERT_WEBHOOK_URL: `${receiver.url}/s3cret-webhook`,
   ALERT_WEBHOOK_SECRET: 'whsec_s3cretOfTheSignature123456789012',
@@ -37,7 +37,7 @@ const channels = () => ({
   ALERT_SMTP_URL: `smtp://slotsync:pa55word@127.0.0.1:${mailServer.port}?tls=none`,
 });
 
-it('alerts: test sends one message to each channel, says how each one went, and names no secret', async () => {
+it('alerts test sends one message to each channel, reports each result, and names no secret', async () => {
   await world.configure(withAlerts(MAIL));
   const sent = await world.run(['alerts', 'test'], channels());
   expect(sent).toMatchObject({
@@ -63,7 +63,7 @@ it('alerts: test sends one message to each channel, says how each one went, and 
   expect(failed.stdout + failed.stderr).not.toMatch(/s3cret|wr0ng|pa55word/);
 });
 
-it('alerts: faults of settings and configuration name their place, and no secret', async () => {
+it('a fault of the alert settings or configuration is named with its place, and without a secret', async () => {
   const refused = async (
     configuration: string,
     changes: Record<string, string>,
@@ -94,7 +94,7 @@ it('alerts: faults of settings and configuration name their place, and no secret
   expect(await refused(withAlerts(`{ inboxMinuts: 5 }`), {})).toContain("did you mean 'inboxMinutes'?");
 });
 
-it('alerts: check decides and sends once, for a cron job; the list names what was sent', async () => {
+it('alerts check sends a new alert once, and alerts lists what was sent', async () => {
   await world.configure(CONFIGURATION);
   const { ALERT_SLACK_URL } = channels();
   expect(await world.run(['alerts', 'check'], { ALERT_SLACK_URL })).toMatchObject({ code: 0 });
@@ -113,7 +113,7 @@ it('alerts: check decides and sends once, for a cron job; the list names what wa
   await world.sql`DELETE FROM slotsync.drift`;
 });
 
-it('alerts: a worker tells of what it finds, sends a heartbeat, and works on while nobody answers', async () => {
+it('a worker sends alerts and a heartbeat, and keeps working while a channel does not answer', async () => {
   await writeFile(path.join(world.folder, 'slack-url'), `${receiver.url}/slack\n`, { mode: 0o600 });
   receiver.answerNext('hang', 'hang');
   await world.sql`

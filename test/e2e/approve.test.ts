@@ -1,9 +1,9 @@
 // Guarantee 6
-// A run that waits for an operator, and the operator's two answers.
+// A run that waits for an operator, and both answers of the operator.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
-describe('a run that holds something', () => {
+describe('a run that holds deactivations', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ sandbox: { rate: 0 } });
@@ -15,7 +15,7 @@ describe('a run that holds something', () => {
 
   const inactive = () => world.sandbox.objects().filter(({ active }) => !active).length;
 
-  it('ends with 3 and names the command', async () => {
+  it('ends with exit code 3, and names the command that approves it', async () => {
     const { code, stdout } = await world.run(['sync']);
     expect(code).toBe(3);
     expect(stdout).toMatch(
@@ -24,7 +24,7 @@ describe('a run that holds something', () => {
     expect(inactive()).toBe(0);
   });
 
-  it('stands in status until somebody decides', async () => {
+  it('is listed in status and failures as long as it is not answered', async () => {
     const told = (await world.run(['status', '--full'])).stdout;
     expect(told).toMatch(/Run 2 holds 12 deactivations of rooms\n[^]* 12 of 60 records would be deactivated/);
     expect(told).not.toMatch(/is in sync|All well/);
@@ -45,13 +45,13 @@ describe('a run that holds something', () => {
     });
   });
 
-  it('is named by its number; anything else is one line that says so', async () => {
+  it('cannot be approved under the number of a run that holds nothing', async () => {
     const { code, stderr } = await world.run(['approve', '1']);
     expect(stderr).toBe('slotsync: run 1 holds nothing; slotsync status shows what is held\n');
     expect(code).toBe(2);
   });
 
-  it('can be rejected: nothing is sent, and it needs nobody until its records change', async () => {
+  it('can be rejected, which sends nothing and is quiet until the held records change', async () => {
     const { code, stdout } = await world.run(['reject', '2'], { API_KEY: undefined });
     expect(stdout).toMatch(
       /^Rejected: 12 deactivations of rooms, held in run 2\.\nThe gate stays closed and causes no alert until its records change\.\n$/,
@@ -86,7 +86,7 @@ describe('a run that holds something', () => {
     expect(inactive()).toBe(0);
   });
 
-  it('can be approved for workers, once, and the approval is seen until it is used', async () => {
+  it('can be approved for workers only once, and status shows the approval until it is used', async () => {
     const both = await Promise.all([1, 2].map(() => world.run(['approve', '5', '--detach'])));
     const [given, refused] = both.toSorted((a, b) => Number(a.code) - Number(b.code));
     expect(given?.stdout).toMatch(
@@ -117,7 +117,7 @@ describe('a run that holds something', () => {
     expect(inactive()).toBe(0);
   });
 
-  it('is done by whoever works next, and the approval is used', async () => {
+  it('is sent by the next process that works, which uses up its approval', async () => {
     // Finishes the run that is queued first.
     const { code } = await world.run(['sync']);
     expect(code).toBe(0);
@@ -131,7 +131,7 @@ describe('a run that holds something', () => {
     );
   });
 
-  it('approved exactly, is held again when other records are due', async () => {
+  it('is held again after an approval with --exactly if other records are due by then', async () => {
     await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(20, 31) AS i)`;
     await world.sql`UPDATE courses SET room = NULL WHERE id BETWEEN 20 AND 31`;
     expect((await world.run(['sync'])).code).toBe(3);
@@ -147,7 +147,7 @@ describe('a run that holds something', () => {
     expect(inactive()).toBe(13);
   });
 
-  it('can be approved and worked in one go', async () => {
+  it('can be approved and sent by one command', async () => {
     const held = JSON.parse((await world.run(['sync', '--json'])).stdout) as { run: { id: number } };
     const approved = await world.run(['approve', String(held.run.id), '--stream', 'rooms', '--json']);
     expect(JSON.parse(approved.stdout)).toMatchObject({
@@ -163,7 +163,7 @@ describe('a run that holds something', () => {
     expect(again.code).toBe(2);
   });
 
-  it('says its own reason where no approval helps', async () => {
+  it('is refused an approval, with its reason, when its source is empty', async () => {
     await world.sql`TRUNCATE rooms`;
     const held = JSON.parse((await world.run(['sync', 'rooms', '--json'])).stdout) as {
       run: { id: number };

@@ -1,12 +1,12 @@
 // Guarantee 8
-// Backfill as an operator runs it: a part of the mirror, interrupted and continued, beside other runs and after them.
+// Backfill as an operator runs it: a part of the mirror, interrupted and resumed, beside other runs.
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { until } from '../support/wait.js';
 
-/** Rooms are polled by their seats: any column that grows will do. */
+/** Polls rooms by their seats. Any column that grows is a cursor. */
 const WITH_CURSOR = CONFIGURATION.replace("from: 'rooms',", "from: 'rooms', cursor: 'seats',");
 
 const ids = ({ sandbox }: Rehearsal) =>
@@ -16,7 +16,7 @@ const ids = ({ sandbox }: Rehearsal) =>
     .toSorted();
 const sent = (world: Rehearsal) => world.puts().reduce((sum, { objects }) => sum + (objects ?? 0), 0);
 
-describe('backfill: a part', () => {
+describe('a backfill of a part of a stream', () => {
   let world: Rehearsal;
   beforeEach(async () => {
     world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
@@ -24,7 +24,7 @@ describe('backfill: a part', () => {
   });
   afterEach(() => world.close());
 
-  it('sends the rows between two values of the cursor, the second left out', async () => {
+  it('sends the rows between two values of the cursor, without the second value', async () => {
     const { code, stdout } = await world.run(['backfill', 'rooms', '--from', '5', '--to', '8']);
     expect(stdout).toContain('Asked for: from 5, before 8\n');
     expect(stdout).toMatch(/Run 1 succeeded/);
@@ -34,7 +34,7 @@ describe('backfill: a part', () => {
     expect(run).toEqual({ kind: 'backfill', lane: 'backfill', range: { from: '5', to: '8' } });
   });
 
-  it('sends the rows of keys, of a file too, and of a condition', async () => {
+  it('sends the rows of given keys, of a file of keys, and of a condition', async () => {
     expect((await world.run(['backfill', 'rooms', '--keys', 'R1, R2'])).code).toBe(0);
     await writeFile(path.join(world.folder, 'keys.txt'), 'R3\r\nR4\n\nR3\n');
     expect((await world.run(['backfill', 'rooms', '--keys-file', 'keys.txt'])).code).toBe(0);
@@ -42,7 +42,7 @@ describe('backfill: a part', () => {
     expect(ids(world)).toEqual(['room_R1', 'room_R2', 'room_R3', 'room_R30', 'room_R4', 'room_R9']);
   });
 
-  it('names keys that nobody knows, ends with 1, and the others go', async () => {
+  it('names unknown keys and ends with exit code 1, and sends the known keys', async () => {
     const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1,R2,X1,X2,X3,X4,X5,X6']);
     expect(stdout).toContain('6 of 8 keys have neither row nor record: X1, X2, X3, X4, X5, …\n');
     expect(code).toBe(1);
@@ -54,7 +54,7 @@ describe('backfill: a part', () => {
     expect(JSON.parse(json.stdout)).toMatchObject({ unknownKeys: ['X1'], run: { status: 'succeeded' } });
   });
 
-  it('retires nothing, and forgets nothing', async () => {
+  it('neither deactivates an object nor deletes a record', async () => {
     await world.run(['sync']);
     await world.sql`DELETE FROM courses`;
     await world.sql`DELETE FROM rooms WHERE code = 'R3'`;
@@ -69,7 +69,7 @@ describe('backfill: a part', () => {
     expect(world.sandbox.object('room_R3')?.active).toBe(false);
   });
 
-  it('fails rows that share an external id only when they lie in its part', async () => {
+  it('fails rows with the same external id only if they are in the part', async () => {
     await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
     await world.sql`UPDATE rooms SET seats = 3 WHERE code = 'R4'`;
     expect((await world.run(['backfill', 'rooms', '--where', 'seats > 20'])).code).toBe(0);
@@ -79,7 +79,7 @@ describe('backfill: a part', () => {
     expect(world.sandbox.objects()).toHaveLength(12);
   });
 
-  it('sends what is unchanged only when it is forced to', async () => {
+  it('sends unchanged rows only with --force', async () => {
     await world.run(['sync']);
     world.sandbox.clearArrivals();
     await world.run(['backfill', 'rooms', '--keys', 'R1,R2']);
@@ -88,7 +88,7 @@ describe('backfill: a part', () => {
     expect(sent(world)).toBe(2);
   });
 
-  it('writes no more than its limit; so do sync and plan', async () => {
+  it('sends no more records than --limit, as sync and plan do', async () => {
     const plan = JSON.parse((await world.run(['plan', '--limit', '25', '--json'])).stdout) as {
       streams: { requests: number }[];
     };
@@ -102,7 +102,7 @@ describe('backfill: a part', () => {
   });
 });
 
-describe('backfill: refused', () => {
+describe('a backfill that cannot start', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
@@ -110,7 +110,7 @@ describe('backfill: refused', () => {
   });
   afterAll(() => world.close());
 
-  it('with nothing to resume says so', async () => {
+  it('says that there is nothing to resume', async () => {
     const { code, stdout } = await world.run(['backfill', '--resume']);
     expect(stdout).toBe('No backfill is unfinished, so there is nothing to resume.\n');
     expect(code).toBe(0);
@@ -133,7 +133,7 @@ describe('backfill: refused', () => {
     ],
     [['rooms', '--where', 'true) UNION (SELECT 1'], '--where, for rooms: syntax error'],
     [['rooms', '--resume'], '--resume continues the latest unfinished backfill'],
-  ])('%j is refused in one line, before a run exists', async (args, message) => {
+  ])('is refused in one line, before a run exists: %j', async (args, message) => {
     const { code, stderr } = await world.run(['backfill', ...args]);
     expect(stderr).toContain(`slotsync: ${message}`);
     expect(
@@ -147,7 +147,7 @@ describe('backfill: refused', () => {
     expect(await world.sql`SELECT count(*)::int AS count FROM rooms`).toEqual([{ count: 30 }]);
   });
 
-  it('cannot write by a function in its condition', async () => {
+  it('is refused when its condition calls a function that writes', async () => {
     await world.sql`CREATE FUNCTION empty_rooms() RETURNS boolean LANGUAGE sql AS 'DELETE FROM rooms; SELECT true'`;
     const { code, stdout } = await world.run(['backfill', 'rooms', '--where', 'empty_rooms()']);
     expect(stdout).toContain('cannot execute DELETE in a read-only transaction');
@@ -156,7 +156,7 @@ describe('backfill: refused', () => {
   });
 });
 
-describe('backfill: a run', () => {
+describe('the run of a backfill', () => {
   const rows = 200;
   let world: Rehearsal;
   beforeAll(async () => {
@@ -166,7 +166,7 @@ describe('backfill: a run', () => {
 
   const BACKFILL = ['backfill', 'rooms', 'courses', '--concurrency', '4'];
 
-  it('keeps its position over Ctrl-C, and ends with the run it began', async () => {
+  it('keeps its position after Ctrl-C, and is continued by the next backfill', async () => {
     world.holdWrites(3);
     const interrupted = world.start(BACKFILL);
     await world.untilHeld();
@@ -189,7 +189,7 @@ describe('backfill: a run', () => {
     expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
   });
 
-  it('finishes another run over its streams first, and then starts its own', async () => {
+  it('begins after an unfinished run over the same streams, which the command finishes', async () => {
     await world.sql`UPDATE rooms SET name = name || ' A'`;
     await world.run(['sync', 'rooms', '--detach']);
     const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1', '--force']);
@@ -199,7 +199,7 @@ describe('backfill: a run', () => {
     expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Sal 7 A']);
   });
 
-  it('is resumed whatever its part', async () => {
+  it('is resumed whatever part it has', async () => {
     await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force', '--detach']);
     const { code, stdout } = await world.run(['backfill', '--resume']);
     expect(stdout).toContain('Run 4 is unfinished. Continuing it.');
@@ -211,7 +211,7 @@ describe('backfill: a run', () => {
     ]);
   });
 
-  it('shows its pace where no terminal is', async () => {
+  it('shows its pace outside a terminal', async () => {
     await world.sql`UPDATE rooms SET name = name || ' B'`;
     world.holdWrites(1); // it is not over before it has a pace to show
     const slow = world.start(['backfill', 'rooms', '--concurrency', '1']);

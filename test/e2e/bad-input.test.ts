@@ -1,5 +1,5 @@
 // Guarantee 10
-// Whatever is wrong: one clear message, the right exit code, nothing lost, and a rerun completes.
+// Wrong input has one clear message and the right exit code, loses nothing, and a rerun completes.
 import { chmod, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** After whatever it was is mended, everything arrives. */
+/** Expects that a rerun sends everything after the fault is corrected. */
 async function expectRerunCompletes(): Promise<void> {
   const { code, stdout } = await world.run(['sync']);
   expect(stdout).toContain('succeeded');
@@ -20,8 +20,8 @@ async function expectRerunCompletes(): Promise<void> {
   expect(world.sandbox.objects()).toHaveLength(20);
 }
 
-describe('settings', () => {
-  it('may be in a file that --settings or --env-file names', async () => {
+describe('settings for a command', () => {
+  it('may stand in a file that --settings or --env-file names', async () => {
     await writeFile(path.join(world.folder, 'other.env'), 'API_ORGANIZATION_ID=other\n');
     const settings = { API_ORGANIZATION_ID: undefined };
     await chmod(path.join(world.folder, 'other.env'), 0o646);
@@ -45,7 +45,7 @@ describe('settings', () => {
   it.each([
     ['key', { API_KEY: 'not-the-key' }],
     ['region', { API_REGION: 'NOWHERE' }],
-  ])('with a wrong %s cost one request and end with what to check', async (_, changes) => {
+  ])('end the command after one request, with what to check, when the %s is wrong', async (_, changes) => {
     const { code, stdout } = await world.run(['sync'], changes);
     expect(code).toBe(2);
     expect(stdout).toContain('the service did not accept the key');
@@ -59,7 +59,7 @@ describe('settings', () => {
     await expectRerunCompletes();
   });
 
-  it('with a wrong address or organization do not bind the state: the corrected ones are taken', async () => {
+  it('do not bind the state to a wrong address or organization', async () => {
     for (const changes of [
       { API_BASE_URL: `${world.sandbox.url}/typo` },
       { API_ORGANIZATION_ID: 'typo', API_KEY: 'not-the-key' },
@@ -72,7 +72,7 @@ describe('settings', () => {
     await expectRerunCompletes();
   });
 
-  it('for another organization are refused before anything is asked', async () => {
+  it('are refused for another organization before any request', async () => {
     await world.run(['sync']);
     world.sandbox.clearArrivals();
     const { code, stderr } = await world.run(['sync'], { API_ORGANIZATION_ID: 'other' });
@@ -83,8 +83,8 @@ describe('settings', () => {
   });
 });
 
-describe('the mirror', () => {
-  it('that cannot be reached is named, with the setting', async () => {
+describe('an unreachable mirror', () => {
+  it('ends the command with the setting to check', async () => {
     const { code, stderr } = await world.run(['sync'], {
       MIRROR_DATABASE_URL: `postgres://postgres@127.0.0.1:${await findFreePort()}/nowhere`,
       STATE_DATABASE_URL: world.url,
@@ -97,8 +97,8 @@ describe('the mirror', () => {
   });
 });
 
-describe('the service', () => {
-  it('that cannot be reached is waited for, and the run completes when it is back', async () => {
+describe('an unreachable service', () => {
+  it('makes a sync wait, which completes when the service is back', async () => {
     const port = await findFreePort();
     const { startSandbox } = await import('../../src/sandbox/sandbox.js');
     const { SCHEMA } = await import('../support/rehearsal.js');
@@ -114,8 +114,8 @@ describe('the service', () => {
   });
 });
 
-describe('the command line', () => {
-  it('tells programs of errors as JSON', async () => {
+describe('a wrong command line', () => {
+  it('is reported as JSON with --json', async () => {
     const { stdout, code } = await world.run(['sync', 'romms', '--json']);
     expect(JSON.parse(stdout)).toMatchObject({
       error: { code: 'usage', remedy: 'Did you mean rooms? There are: rooms, courses.' },

@@ -1,6 +1,6 @@
 // Guarantee 10
-// The rehearsal of a bad morning: a load that is too old, a freeze, too many refusals, and then a state that was restored. Every
-// surface says what is wrong, since when, why, and the exact command.
+// Rehearsal of a bad morning: a load that is too old, a freeze, too many refusals, and then a restored state. Every surface
+// names the problem, its time, its reason and the exact command.
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { universitySchema } from '../../src/demo/sync.config.js';
@@ -23,7 +23,7 @@ let origin: string;
 let nightly: number;
 
 const settings = () => ({ ALERT_SMTP_URL: `smtp://127.0.0.1:${mailServer.port}?tls=none` });
-/** A command's output on a terminal of 80 columns, as one line; nothing of it is wider. */
+/** Returns the output of a command on a terminal of 80 columns as one line. Expects no wider line. */
 async function print(command: string): Promise<string> {
   if (!hasTerminal()) return flat((await world.run(command.split(' '), settings())).stdout);
   const place = { env: { ...world.env, ...settings() }, cwd: world.folder };
@@ -69,7 +69,7 @@ afterAll(async () => {
 });
 
 const TIME = String.raw`20\d\d-\d\d-\d\d \d\d:\d\d CES?T`;
-/** The problem, since when, why, and the command: in these words on every surface that has whole sentences. */
+/** The problem, its time, its reason and its command, as every surface with whole sentences words them. */
 const stale = () => [
   /The load of the mirror is 2 d 5 h old, more than 26 h: courses/,
   new RegExp(`Loaded ${TIME}; read ${TIME}`),
@@ -93,7 +93,7 @@ const expectAll = (text: string, patterns: readonly RegExp[], surface: string) =
   for (const pattern of patterns) expect(text, surface).toMatch(pattern);
 };
 
-it('bad morning: status, the report, its mail and the page say the same', async () => {
+it('a bad morning is described alike by status, the report, its mail and the page', async () => {
   const report = await mailed(REPORT_TO);
   const page = async (path: string) => textOf(await (await fetch(origin + path)).text());
   const surfaces = {
@@ -120,7 +120,7 @@ it('bad morning: status, the report, its mail and the page say the same', async 
   expect(report.subject).toMatch(/Nightly sync, run \d+: partial, needs a person: \d+/);
 });
 
-it('bad morning: the run, the failures and check', async () => {
+it('a bad morning is described by the run, by failures and by check', async () => {
   const run = await print(`runs ${nightly}`);
   const failures = await print('failures');
   for (const text of [run, failures]) {
@@ -136,7 +136,7 @@ it('bad morning: the run, the failures and check', async () => {
   expect(check).toMatch(/! load of courses: it is 2 d 5 h old, more than 26 h → A sync holds/);
 });
 
-it('bad morning: alerts say what waits for a person, and leave out what is frozen', async () => {
+it('a bad morning causes alerts for what needs a person, and none for a freeze', async () => {
   await mailed(MAIL_TO);
   const all = await until(
     () => {
@@ -153,34 +153,37 @@ it('bad morning: alerts say what waits for a person, and leave out what is froze
   expect(all).not.toMatch(/frozen|unfreeze|'[A-Z]\d+'/);
 });
 
-describe.skipIf(!findChromium())('in a browser', () => {
+describe.skipIf(!findChromium())('a bad morning in a browser', () => {
   let browser: Browser;
   beforeAll(async () => void (browser = await openChromium()));
   afterAll(() => browser.close());
 
-  it.each([390, 1280])('bad morning: page and mail fit %i pixels, and no option is broken', async (width) => {
-    const shown = await browser.newPage({ viewport: { width, height: 800 } });
-    const look = async (what: string) => {
-      expect(await shown.evaluate('document.documentElement.scrollWidth'), what).toBe(width);
-      const lines = 'each.getClientRects().length';
-      const broken = `[...document.querySelectorAll('.whole')].filter((each) => ${lines} > 1).length`;
-      expect(await shown.evaluate(broken), what).toBe(0);
-    };
-    for (const path of ['/', `/runs/${nightly}`, '/failures', '/report']) {
-      await shown.goto(origin + path);
-      await look(path);
-      expect(await shown.locator('.whole').count(), path).toBeGreaterThan(0);
-    }
-    await shown.goto('about:blank'); // what the page forbids is not forbidden in a mail
-    await shown.setContent((await mailed(REPORT_TO)).html);
-    await look('the report');
-    await shown.setContent((await mailed(MAIL_TO)).html);
-    expect(await shown.evaluate('document.documentElement.scrollWidth')).toBe(width);
-    await shown.close();
-  });
+  it.each([390, 1280])(
+    'fits a page and a mail of %i pixels, without a broken option or number',
+    async (width) => {
+      const shown = await browser.newPage({ viewport: { width, height: 800 } });
+      const look = async (what: string) => {
+        expect(await shown.evaluate('document.documentElement.scrollWidth'), what).toBe(width);
+        const lines = 'each.getClientRects().length';
+        const broken = `[...document.querySelectorAll('.whole')].filter((each) => ${lines} > 1).length`;
+        expect(await shown.evaluate(broken), what).toBe(0);
+      };
+      for (const path of ['/', `/runs/${nightly}`, '/failures', '/report']) {
+        await shown.goto(origin + path);
+        await look(path);
+        expect(await shown.locator('.whole').count(), path).toBeGreaterThan(0);
+      }
+      await shown.goto('about:blank'); // what the page forbids is not forbidden in a mail
+      await shown.setContent((await mailed(REPORT_TO)).html);
+      await look('the report');
+      await shown.setContent((await mailed(MAIL_TO)).html);
+      expect(await shown.evaluate('document.documentElement.scrollWidth')).toBe(width);
+      await shown.close();
+    },
+  );
 });
 
-it('bad morning: when the state was restored, every surface says so first', async () => {
+it('a bad morning with a restored state begins with the restore on every surface', async () => {
   worker.child.kill('SIGTERM');
   await worker.finished;
   const putBack = await backUpDatabase(world.url);
@@ -202,7 +205,7 @@ it('bad morning: when the state was restored, every surface says so first', asyn
   expect(check).toMatch(/✓ database of the state: a restore is recognized by/);
 });
 
-it('bad morning: a load that the configuration no longer asks for is said nowhere, before any sync', async () => {
+it('a bad morning shows no load once the configuration has no freshness, even before a sync', async () => {
   expect(await print('status --full')).toMatch(/Load of the mirror/);
   await world.configure(CONFIGURATION.replace(/, freshness: [^}]*}/, ''));
   for (const command of ['status --full', 'report'])

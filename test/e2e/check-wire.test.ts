@@ -1,4 +1,4 @@
-// The first look at a service: what each endpoint is asked, answers, and is understood to say.
+// The first look at a service: requests, answers, and what slotsync reads from the answers.
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-it('shows what each endpoint was sent and answered, and what was understood', async () => {
+it('check --wire shows for each endpoint the request, the answer, and what was understood', async () => {
   const { code, stdout } = await world.run(['check', '--wire']);
   expect(code).toBe(0);
   expect(stdout).toContain('✓ findObjects: POST /v1/objects/find, 200');
@@ -35,14 +35,14 @@ it('shows what each endpoint was sent and answered, and what was understood', as
   expect(world.puts()).toEqual([]);
 });
 
-it('shows values when it is asked to, and never the key or the token', async () => {
+it('check --wire --values shows values, but neither key nor token', async () => {
   const { stdout } = await world.run(['check', '--wire', '--values', '--json']);
   expect(stdout).toContain('person_7');
   expect(stdout).not.toContain('sandbox-key');
   expect(stdout).not.toContain('eyJ');
 });
 
-it('records without values, and a sandbox plays it', async () => {
+it('check --record stores the shapes without values, and a sandbox can play them', async () => {
   expect((await world.run(['check', '--record', contract])).code).toBe(0);
   const text = readFileSync(contract, 'utf8');
   expect(text).not.toMatch(/Anna|person_7|2026-05|eyJ/);
@@ -60,7 +60,7 @@ it('records without values, and a sandbox plays it', async () => {
   }
 });
 
-it('says what has changed since it was recorded', async () => {
+it('check --against names what has changed since the record', async () => {
   const recorded = contractSchema.parse(JSON.parse(readFileSync(contract, 'utf8')));
   const changed = path.join(world.folder, 'changed.json');
   writeFileSync(
@@ -73,7 +73,7 @@ it('says what has changed since it was recorded', async () => {
   expect(stdout).toContain('! findObjects: results[].members: is new');
 });
 
-it('names what it does not understand, with its keys and the place in a dialect', async () => {
+it('check --wire names an answer that is not understood, its keys, and its place in a dialect', async () => {
   const recorded = contractSchema.parse(JSON.parse(readFileSync(contract, 'utf8')));
   const renamed = JSON.stringify(recorded.exchanges).replaceAll('"results"', '"items"');
   const player = await startSandbox({
@@ -98,7 +98,7 @@ it('names what it does not understand, with its keys and the place in a dialect'
 it.each([
   ['{', 'cannot be read'],
   ['{"version":2}', 'is not a recorded contract: version'],
-])('refuses a file that is not a recorded contract: %s', async (text, message) => {
+])('check --against refuses a file that is not a recorded contract: %s', async (text, message) => {
   const file = path.join(world.folder, 'other.json');
   writeFileSync(file, text);
   const { code, stderr } = await world.run(['check', '--against', file]);

@@ -1,4 +1,4 @@
-// `check` as an operator calls it: the one write that it does, rows that would not arrive, and what is missing.
+// `check` as an operator calls it: its only write, rows that cannot be sent, and missing settings.
 import { realpath } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 describe('check --write-probe', () => {
-  it('writes one object, and nothing without it', async () => {
+  it('writes the one object that it names, and a plain check writes nothing', async () => {
     const { id } = world.sandbox.addObject({
       typeId: 'room',
       fields: [{ fieldId: 'room.name', values: ['Aula'] }],
@@ -41,14 +41,14 @@ describe('check --write-probe', () => {
   it.each([
     [['--write-probe'], 'argument missing'],
     [['--external-id', 'room_X'], 'name that too'],
-  ])('%j is refused before anything is asked', async (args, message) => {
+  ])('is refused before any request: %j', async (args, message) => {
     world.sandbox.clearArrivals();
     const { code, stderr } = await world.run(['check', ...args]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
     expect(world.sandbox.arrivals()).toEqual([]);
   });
 
-  it('writes nothing to a service that the state does not belong to', async () => {
+  it('writes nothing to a service that the state is not bound to', async () => {
     expect((await world.run(['sync'])).code).toBe(0);
     const other = await startSandbox({ rate: 0, schema: SCHEMA });
     try {
@@ -67,7 +67,7 @@ describe('check --write-probe', () => {
   });
 });
 
-it('check: with --rows a row that would not arrive is a fault, and the command ends with 1', async () => {
+it('check --rows ends with exit code 1 if a row cannot be sent', async () => {
   expect((await world.run(['check', '--rows'])).stdout).toContain('✓ rows of courses: 1 can be sent');
   await world.sql`UPDATE courses SET room = 'R99'`;
   const { code, stdout } = await world.run(['check', '--rows']);
@@ -78,7 +78,7 @@ it('check: with --rows a row that would not arrive is a fault, and the command e
   expect(code).toBe(1);
 });
 
-it('check: the role that it proposes may read the tables of lookups too', async () => {
+it('check proposes a role that may read the tables of lookups', async () => {
   await world.sql`CREATE TABLE "Room kinds" (code text, label text)`;
   await world.configure(
     CONFIGURATION.replace(
@@ -89,7 +89,7 @@ it('check: the role that it proposes may read the tables of lookups too', async 
   expect((await world.run(['check'])).stdout).toMatch(/GRANT SELECT ON .*"Room kinds".* TO slotsync_mirror/);
 });
 
-it('check: what is missing is named with where it was looked for, and what writes it', async () => {
+it('check names where it has looked for a missing setting or configuration, and what writes it', async () => {
   const unset = { MIRROR_DATABASE_URL: undefined, API_KEY: undefined };
   const settings = await world.run(['check'], unset);
   expect(settings.code).toBe(2);
@@ -103,7 +103,7 @@ it('check: what is missing is named with where it was looked for, and what write
   expect(configuration.stderr).toContain('→ Create one with slotsync init');
 });
 
-it('check: fields by which reservations are compared are looked up at the service too', async () => {
+it('check looks up the fields of reservations at the service', async () => {
   await world.sql`CREATE TABLE bookings (id int PRIMARY KEY, begins timestamptz, ends timestamptz, title text)`;
   const reservations = `reservations: {
     from: 'bookings', key: 'id', externalId: 'res_{id}', begin: 'begins', end: 'ends', fields: { 'room.nmae': 'titel' } }`;

@@ -9,10 +9,10 @@ import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 describe.concurrent.each(STORES)(
-  'circuit breaker: the key is refused, with the queue on $store',
+  'the circuit breaker when the key is refused, with the queue on $store',
   ({ url, skip }) => {
     it.skipIf(skip)(
-      'in the middle of a run: sending stops after about a dozen requests, is reported once, and resumes',
+      'stops sending in mid-run after about a dozen requests, logs this once, and resumes',
       async () => {
         const rows = 400;
         const world = await rehearse({ redisUrl: url, rows, sandbox: { gate: { method: 'PUT', after: 5 } } });
@@ -73,8 +73,8 @@ describe.concurrent.each(STORES)(
   },
 );
 
-describe.concurrent('circuit breaker: the key is refused from the start', () => {
-  it('keeps the run, costs a handful of requests, and does it when the key’s file holds the right one', async () => {
+describe.concurrent('the circuit breaker when the key is wrong from the start', () => {
+  it('keeps the run at a cost of a few requests, and sends it once the key file has the right key', async () => {
     const world = await rehearse({ rows: 20 });
     try {
       const file = path.join(world.folder, 'api_key');
@@ -93,7 +93,7 @@ describe.concurrent('circuit breaker: the key is refused from the start', () => 
 });
 
 // Guarantee 11
-describe.concurrent('circuit breaker: the service fails while a command waits for its run', () => {
+describe.concurrent('a command that waits for its run while the service fails', () => {
   it('says within five seconds that the service is down, and ends after --timeout', async () => {
     const world = await rehearse({ rows: 5 });
     try {
@@ -115,7 +115,7 @@ describe.concurrent('circuit breaker: the service fails while a command waits fo
     }
   });
 
-  it('says since when nothing is sent and why, also when it is stopped', async () => {
+  it('says since when and why nothing is sent, also when it is interrupted', async () => {
     const world = await rehearse({ rows: 150 });
     try {
       world.sandbox.failNext({

@@ -1,5 +1,5 @@
 // Guarantee 11
-// Two configurations at the same time: a worker that has loaded the former one, beside commands and workers that have the
+// Two configurations at once: a worker that has loaded the former configuration, beside commands and workers with the
 // present one.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/program.js';
@@ -7,7 +7,7 @@ import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js
 import { until } from '../support/wait.js';
 
 const ROWS = 45;
-/** Rooms are named otherwise, and there is a stream that the former configuration does not know. */
+/** Names rooms differently, and has a stream that the former configuration does not have. */
 const PRESENT = CONFIGURATION.replace(
   "'room.name': 'name'",
   "'room.name': (row) => `New ${row.name}`",
@@ -28,7 +28,7 @@ interface RunRow {
   configuration: string;
 }
 
-describe('configuration: changed under a worker that has the former one', () => {
+describe('a configuration that changed under a worker with the former one', () => {
   let world: Rehearsal;
   beforeEach(async () => {
     world = await rehearse({ rows: ROWS });
@@ -44,7 +44,7 @@ describe('configuration: changed under a worker that has the former one', () => 
   const names = () => Array.from({ length: ROWS }, (_, at) => nameOf(`room_R${at + 1}`));
   const areAll = (prefix: string) =>
     expect(names()).toEqual(Array.from({ length: ROWS }, (_, at) => `${prefix}Sal ${at + 1}`));
-  /** Without those of `halls` alone, which a worker begins because the stream is new. */
+  /** All runs except those of `halls` only, which a worker begins because the stream is new. */
   const runs = () =>
     world.sql<RunRow[]>`SELECT id::int, status, error_code AS "errorCode", configuration
         FROM slotsync.runs WHERE kind <> 'incremental' AND streams <> '{halls}' ORDER BY id`;
@@ -57,7 +57,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     child.kill('SIGTERM');
     expect((await finished).code).toBe(0);
   };
-  /** As if half a minute had passed since a process was killed. */
+  /** Ages the row of a killed process by more than the half minute after which the process counts as gone. */
   const forget = ({ child }: Running) =>
     world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute' WHERE pid = ${child.pid ?? 0}`;
   const kill = async (running: Running) => {
@@ -67,7 +67,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await world.expireClaims();
   };
 
-  it('a sync sends everything as its own says, and names the worker', async () => {
+  it('is followed by a sync, which names the outdated worker', async () => {
     const worker = await world.startWorker();
     await world.configure(PRESENT);
     const { code, stdout, stderr } = await world.run(['sync']);
@@ -85,7 +85,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await stop(worker);
   });
 
-  it('a detached run waits until a process has its configuration, and the status says why', async () => {
+  it('keeps its detached run waiting for a process that has loaded it, and status says so', async () => {
     const worker = await world.startWorker();
     await world.configure(PRESENT);
     expect((await world.run(['sync', '--detach'])).code).toBe(0);
@@ -113,7 +113,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     expect(worker.output().split('run left to processes')).toHaveLength(2);
   });
 
-  it('is put back: a run of the other one that nobody has begun is replaced', async () => {
+  it('lets the next sync replace its run if it was changed back before the run began', async () => {
     const worker = await world.startWorker();
     await world.configure(PRESENT);
     await world.run(['sync', '--detach']);
@@ -139,7 +139,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await stop(worker);
   });
 
-  it('while a run is under way: the run ends as it began, and the next one has the present one', async () => {
+  it('does not affect a run in progress, and is used by the next run', async () => {
     await world.sql`UPDATE rooms SET name = 'Old ' || name`;
     const worker = await world.startWorker();
     world.holdWrites();
@@ -171,7 +171,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     await stop(worker);
   });
 
-  it('a run whose configuration nobody has any more is named, and the next sync replaces it', async () => {
+  it('lets the next sync replace a run of the former configuration that no process has any more', async () => {
     await world.sql`UPDATE rooms SET name = 'Old ' || name`;
     await world.sql`UPDATE courses SET name = 'Old ' || name`;
     world.holdWrites(3); // rooms pass, and courses do not
@@ -200,7 +200,7 @@ describe('configuration: changed under a worker that has the former one', () => 
     areAll('New Old ');
   });
 
-  it('an incremental run belongs to the process that started it; its keys return to the inbox when that is gone', async () => {
+  it('leaves an incremental run to the process that began it, or returns its keys to the inbox', async () => {
     const former = await world.startWorker();
     world.holdWrites();
     await world.sql`UPDATE rooms SET name = 'Old ' || name WHERE code IN ('R1', 'R2')`;

@@ -1,4 +1,4 @@
-// The README's first command, as built: it needs nothing but Node and leaves nothing behind.
+// The first command of the README, as built. It needs only Node, and leaves nothing behind.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -7,8 +7,8 @@ import { layOut } from '../../src/render/print.js';
 import { start } from '../support/program.js';
 import { createScreen } from '../support/screen.js';
 
-describe('demo', () => {
-  it('tells its story in order, in about sixty lines of 80 columns, and every result is as expected, whatever its folder holds', async () => {
+describe('the demo', () => {
+  it('prints every part of its story in order and with the expected result, in any folder', async () => {
     const folder = mkdtempSync(path.join(tmpdir(), 'demo-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
     writeFileSync(path.join(folder, '.env'), 'a line that is no setting\n');

@@ -1,4 +1,4 @@
-// Discovery: what the service knows and holds, before anything is configured.
+// Discovery: types and fields of the service, before anything is configured.
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -55,7 +55,7 @@ describe('discover', () => {
     expect(world.sandbox.arrivals().filter(({ method }) => method === 'PUT')).toEqual([]);
   });
 
-  it('writes the names as TypeScript, sorted and quoted, and over nothing but its own file', async () => {
+  it('writes the names as TypeScript, sorted and quoted, and overwrites only a file of its own', async () => {
     const file = path.join(world.folder, 'service.d.ts');
     for (const time of ['first', 'second']) {
       const { code } = await world.run(['discover', '--types', 'service.d.ts']);
@@ -87,13 +87,13 @@ describe('discover', () => {
       /--types writes TypeScript, and no file is named[^]*Name a file such as service\.d\.ts/,
     ],
     ['a folder in its place', 'folder.d.ts', /folder.d.ts is a folder/],
-  ])('refuses %s', async (_, file, message) => {
+  ])('refuses to write names into %s', async (_, file, message) => {
     await mkdir(path.join(world.folder, 'folder.d.ts'), { recursive: true });
     const { code, stderr } = await world.run(['discover', '--types', file]);
     expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);
   });
 
-  it('says so when the service knows nothing, and writes no names', async () => {
+  it('writes no names when the service knows none, and says so', async () => {
     world.sandbox.defineSchema({ types: [], fields: [] });
     const { code, stdout } = await world.run(['discover', '--types', 'none.d.ts']);
     expect([code, stdout]).toEqual([0, expect.stringContaining('knows no types and no fields')]);
@@ -101,7 +101,7 @@ describe('discover', () => {
     world.sandbox.defineSchema(SCHEMA);
   });
 
-  it('takes the section service of a configuration', async () => {
+  it('uses the section `service` of a configuration', async () => {
     await world.configure(
       `export default { service: { prefix: '/elsewhere' }, streams: { rooms: { from: 'rooms', key: 'code',
         type: 'room', externalId: '{code}', fields: {} } } };`,

@@ -1,4 +1,4 @@
-// Each configuration of examples/ as its README says: its tables in an empty database, the sandbox, and the commands.
+// Each configuration of examples/ as its README describes it: its tables in an empty database, the sandbox, and the commands.
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -23,9 +23,9 @@ interface Expected {
   /** Bookings that are compared, and how many of them are cancelled. */
   bookings: number;
   cancelled: number;
-  /** At the service before the first sync: it is the object of a row, which is not made a second time. */
+  /** Object at the service before the first sync. It belongs to a row, and must not be created a second time. */
   madeByHand?: SandboxObjectInput;
-  /** Takes a row without bookings away, of a stream with `retire: 'deactivate'`; the object that is inactive then. */
+  /** Statement that removes a row without bookings from a stream with `retire: 'deactivate'`. `inactive` names its object. */
   remove: string;
   inactive: string;
 }
@@ -83,7 +83,7 @@ const settingsOf = (): Env => ({
   API_KEY: 'sandbox-key',
 });
 
-/** A booking of the mirror as the state has it. `objects`: external ids. */
+/** A booking of the mirror as the state stores it. `objects` are external ids. */
 interface Missing {
   extId: string;
   begin: number;
@@ -91,7 +91,7 @@ interface Missing {
   here: { objects: string[]; fields: { fieldId: string; values: string[] }[] };
 }
 
-/** Adds a reservation for each booking that the state says is missing at the service. */
+/** Adds a reservation for each booking that the state misses at the service. */
 async function reserveMissing(): Promise<void> {
   const typeOf = new Map(sandbox.objects().map(({ extId, typeId }) => [extId, typeId]));
   const missing = await sql<Missing[]>`
@@ -104,7 +104,7 @@ async function reserveMissing(): Promise<void> {
   }
 }
 
-it('every example is tested', () => {
+it('each example has expectations in this test', () => {
   const folders = readdirSync(EXAMPLES, { withFileTypes: true }).filter((entry) => entry.isDirectory());
   const configured = folders.filter(({ name }) =>
     readdirSync(`${EXAMPLES}${name}`).includes('sync.config.ts'),
@@ -112,8 +112,8 @@ it('every example is tested', () => {
   expect(configured.map(({ name }) => name).toSorted()).toEqual(Object.keys(EXPECTED).toSorted());
 });
 
-describe.skipIf(isForMirrorAlone()).each(Object.entries(EXPECTED))('example %s', (name, expected) => {
-  it('is loaded, checked, planned, synced and reconciled; a second sync sends nothing', async () => {
+describe.skipIf(isForMirrorAlone()).each(Object.entries(EXPECTED))('the example %s', (name, expected) => {
+  it('is loaded, checked, planned, synced and reconciled, and a second sync sends nothing', async () => {
     await sql.unsafe(readFileSync(`${EXAMPLES}${name}/schema.sql`, 'utf8'));
     const file = `${EXAMPLES}${name}/sync.config.ts`;
     sandbox.defineSchema(schemaOf((await loadConfiguration(file)).streams));
@@ -159,7 +159,7 @@ describe.skipIf(isForMirrorAlone()).each(Object.entries(EXPECTED))('example %s',
   });
 });
 
-/** The blocks of the five minutes to one's own database, without their indentation. */
+/** Returns the code blocks of the section "Five minutes" of the README, without their indentation. */
 const blocksOf = (language: string) =>
   [
     ...(README.split('\n## Five minutes')[1]?.split('\n## ')[0] ?? '').matchAll(
@@ -169,26 +169,29 @@ const blocksOf = (language: string) =>
     .filter(([, found]) => found === language)
     .map(([, , text = '']) => text.replaceAll(/^ {3}/gm, '').trim());
 
-it.skipIf(isForMirrorAlone())('the five minutes of the README print what it says', async () => {
-  await sql.unsafe(readFileSync(`${EXAMPLES}university/schema.sql`, 'utf8'));
-  const [, definition = '{}'] = /-d '([^']+)'/.exec(README) ?? [];
-  sandbox.defineSchema(JSON.parse(definition) as SandboxSchema);
-  const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-readme-'));
-  try {
-    const env: Env = { ...settingsOf(), SLOTSYNC_CONFIG: undefined };
-    const [printed = '', synced = ''] = blocksOf('text');
-    const { stdout } = await run(['init', '--yes'], env, folder);
-    expect(stdout.trim()).toBe(printed);
-    const written = readFileSync(path.join(folder, 'sync.config.ts'), 'utf8');
-    // A table that was analysed has its number of rows there.
-    const [stream = ''] = blocksOf('ts');
-    expect(trimLines(written.replaceAll(/, about \d+ rows$/gm, ''))).toContain(trimLines(stream));
-    const sync = await run(['sync'], env, folder);
-    const timeless = (text: string) => text.replace(/in .*? UTC/, '').trim();
-    expect(timeless(sync.stdout)).toBe(timeless(synced));
-  } finally {
-    await rm(folder, { recursive: true });
-  }
-});
+it.skipIf(isForMirrorAlone())(
+  'the section "Five minutes" of the README shows the real output of its commands',
+  async () => {
+    await sql.unsafe(readFileSync(`${EXAMPLES}university/schema.sql`, 'utf8'));
+    const [, definition = '{}'] = /-d '([^']+)'/.exec(README) ?? [];
+    sandbox.defineSchema(JSON.parse(definition) as SandboxSchema);
+    const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-readme-'));
+    try {
+      const env: Env = { ...settingsOf(), SLOTSYNC_CONFIG: undefined };
+      const [printed = '', synced = ''] = blocksOf('text');
+      const { stdout } = await run(['init', '--yes'], env, folder);
+      expect(stdout.trim()).toBe(printed);
+      const written = readFileSync(path.join(folder, 'sync.config.ts'), 'utf8');
+      // A table that was analysed has its number of rows there.
+      const [stream = ''] = blocksOf('ts');
+      expect(trimLines(written.replaceAll(/, about \d+ rows$/gm, ''))).toContain(trimLines(stream));
+      const sync = await run(['sync'], env, folder);
+      const timeless = (text: string) => text.replace(/in .*? UTC/, '').trim();
+      expect(timeless(sync.stdout)).toBe(timeless(synced));
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  },
+);
 
 const trimLines = (text: string) => text.replaceAll(/^ +/gm, '').trim();

@@ -1,4 +1,4 @@
-// Exceptions by command: made, changed, listed and ended, and what is refused.
+// Exceptions by command: made, changed, listed, ended and refused.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
@@ -11,7 +11,7 @@ afterAll(() => world.close());
 const nameOf = (key: string) =>
   world.sandbox.object(`room_${key}`)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values;
 
-it('except: leaves records as they are, says so everywhere, and ends', async () => {
+it('except makes an exception that every surface shows, keeps its record as it is, and ends it', async () => {
   await world.run(['sync']);
   const [key = ''] = await world.sql<{ local_key: string }[]>`
     SELECT local_key FROM slotsync.records WHERE stream = 'rooms' ORDER BY 1 LIMIT 1`.then((rows) =>
@@ -72,24 +72,24 @@ it('except: leaves records as they are, says so everywhere, and ends', async () 
 
 it.each([
   [
-    'a key that is nowhere',
+    'a key that has neither row nor record',
     ['rooms', 'nobody', '--reason', 'x'],
     "no row and no record of rooms has the key 'nobody'",
   ],
   [
-    'a time that is over',
+    'a time in the past',
     ['rooms', 'R1', '--reason', 'x', '--until', '2001-01-01'],
     '--until is in the past: 2001-01-01',
   ],
   ['no reason', ['rooms', 'R1'], '--reason is missing'],
   ['an unknown stream', ['halls', 'R1', '--reason', 'x'], "'halls'"],
-  ['the end of none', ['rooms', 'R1', '--end'], "rooms 'R1' is not an exception"],
+  ['the end of a missing exception', ['rooms', 'R1', '--end'], "rooms 'R1' is not an exception"],
   [
     'both an end and a time',
     ['rooms', 'R1', '--end', '--until', '2099-01-01'],
     'use --end or --until, not both',
   ],
-])('except: refuses %s', async (_, args, message) => {
+])('except refuses %s', async (_, args, message) => {
   const { code, stderr } = await world.run(['except', ...args]);
   expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
   expect(await world.sql`SELECT FROM slotsync.exceptions`).toHaveLength(0);

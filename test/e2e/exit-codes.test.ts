@@ -1,5 +1,5 @@
 // Guarantee 11
-// What every command ends with: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
+// Exit codes of all commands: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** An event between two commands. */
+/** Events between two commands. */
 const events = {
   'a row changes': () => world.sql`UPDATE rooms SET seats = 99 WHERE code = 'R1'`,
   'the service refuses an object': () =>
@@ -24,7 +24,7 @@ const events = {
   'a table is gone': () => world.sql`ALTER TABLE rooms RENAME TO halls`,
 } as const;
 
-/** An installation from its first command on: an event, or a command with its exit code. */
+/** The story of an installation from its first command on. A step is an event, or a command with its exit code. */
 const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['migrate', 0],
   ['check', 0],
@@ -112,7 +112,7 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['status', 2],
 ];
 
-it('exit codes: every command ends with its own', async () => {
+it('every command ends with its documented exit code', async () => {
   const ended: string[] = [];
   for (const step of STORY) {
     if (typeof step === 'string') {
@@ -128,7 +128,7 @@ it('exit codes: every command ends with its own', async () => {
   );
 });
 
-it('exit codes: no command is left out but those that run until they are stopped', async () => {
+it('every command that ends without being stopped has a step in this test', async () => {
   const { stdout } = await world.run(['--help']);
   const [, listed = ''] = stdout.split('Commands:');
   const commands = [...listed.matchAll(/^ {2}([a-z]+)/gm)].map(([, name]) => name ?? '');

@@ -1,6 +1,5 @@
 // Guarantee 10
-// Whatever an operator has in hand, a key, an external id or the service's number, leads to the record, and to the command
-// that mends it.
+// A key, an external id or the service's number leads an operator to the record, and to the command that corrects it.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 
@@ -16,7 +15,7 @@ async function explain(...args: string[]): Promise<string> {
   return stdout;
 }
 
-it('explain: an external id and a number of the service lead to the record, or to an object of nobody', async () => {
+it('explain finds a record by external id or number, or else the object without a record', async () => {
   await world.run(['sync']);
   const { id } = world.sandbox.object('room_R2') ?? {};
   const byKey = await explain('rooms', 'R2');
@@ -45,7 +44,7 @@ it('explain: an external id and a number of the service lead to the record, or t
   expect(unknown.stderr).toContain("no object the external id or number, 'nothing'");
 });
 
-it('explain: a key that reads like a number of the service is a key', async () => {
+it('explain takes a text that is both a key and a number for the key', async () => {
   await world.sql`DELETE FROM courses WHERE id > 1`;
   await world.run(['sync']);
   const { id } = world.sandbox.object('course_1') ?? {};
@@ -54,7 +53,7 @@ it('explain: a key that reads like a number of the service is a key', async () =
   expect(await explain('courses', `#${id}`)).toContain('name: "Kurs 1"');
 });
 
-it('explain: a composite key is taken by its parts, or joined as failures shows it', async () => {
+it('explain takes a composite key by its parts, or joined as failures shows the key', async () => {
   await world.configure(CONFIGURATION.replace("key: 'id'", "key: ['id', 'room']"));
   await world.run(['sync']);
   const joined = await explain('courses', '2|R2');
@@ -66,7 +65,7 @@ it('explain: a composite key is taken by its parts, or joined as failures shows 
   expect(wrong.stderr).toContain('→ Name one value for each of: id, room.');
 });
 
-it('explain: columns that the mapping does not read are shown with --all alone', async () => {
+it('explain shows columns that the mapping does not read only with --all', async () => {
   await world.sql`ALTER TABLE rooms ADD phone text DEFAULT '0701234567'`;
   const text = await explain('rooms', 'R1');
   expect(text).toMatch(/^code: "R1"\nname: "Sal 1"\nseats: 1\n/m);
@@ -76,7 +75,7 @@ it('explain: columns that the mapping does not read are shown with --all alone',
   expect(await explain('rooms', 'R1', '--all')).toContain('phone: "0701234567"');
 });
 
-it('explain: a key that repeats is said as by the run that sends nothing', async () => {
+it('explain reports a key that repeats, as the failed run does', async () => {
   await world.configure(CONFIGURATION.replace("key: 'id'", "key: 'room'"));
   await world.sql`INSERT INTO courses VALUES (9, 'Another', 'R1')`;
   const fault = "the key is not unique: 1 row repeats a key, such as 'R1'";
@@ -85,7 +84,7 @@ it('explain: a key that repeats is said as by the run that sends nothing', async
   expect(text).toContain(`Next: ${fault}. Correct \`key\` in the configuration, or the source`);
 });
 
-it('explain: an object that is missing or changed at the service is said so, with the command that mends it', async () => {
+it('explain reports a changed object at the service, with the command that repairs it', async () => {
   await world.run(['sync']);
   const fields = [{ fieldId: 'room.name', values: ['By hand'] }];
   world.sandbox.putObject({ extId: 'room_R1', typeId: 'room', fields });
@@ -102,7 +101,7 @@ it('explain: an object that is missing or changed at the service is said so, wit
   );
 });
 
-it('explain: a row that waits for another one, or cannot be mapped, is looked up by its external id all the same', async () => {
+it('explain looks up the object of a row that waits or cannot be mapped', async () => {
   const standing = { extId: 'course_1', typeId: 'course', fields: [] };
   const { id } = world.sandbox.putObject(standing);
   const waiting = await explain('courses', '1');
@@ -118,7 +117,7 @@ it('explain: a row that waits for another one, or cannot be mapped, is looked up
   expect(await explain('rooms', 'R2')).toContain('No object has the external id room_R2');
 });
 
-it('explain: a link is shown with how it came about and how it is undone', async () => {
+it('explain shows how a link was made, and how to undo it', async () => {
   await world.sql`
     INSERT INTO slotsync.links (stream, local_key, external_id, linked_by, fields, linked_at)
     VALUES ('rooms', 'R3', 'old_room', 'match', '{room.name}', '2026-11-01T05:00:00Z')`;
@@ -129,7 +128,7 @@ it('explain: a link is shown with how it came about and how it is undone', async
   );
 });
 
-it('explain: a record that was found equal is not called never accepted, and the run says that no write was needed', async () => {
+it('explain calls a record that was found equal synced, and the run says that it needed no write', async () => {
   const fields = [
     { fieldId: 'room.name', values: ['Sal 2'] },
     { fieldId: 'room.seats', values: ['2'] },
@@ -143,7 +142,7 @@ it('explain: a record that was found equal is not called never accepted, and the
   );
 });
 
-it('explain: a former external id leads to the record that had it', async () => {
+it('explain leads from a former external id to the record that had it', async () => {
   await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
   await world.run(['sync']);
   await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R1'`;

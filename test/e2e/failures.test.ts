@@ -1,6 +1,5 @@
 // Guarantee 10
-// One object that is refused, and everything that waits for it: the program names the cause everywhere, and the command
-// that it prints for a cause does what it says.
+// One refused object, and everything that waits for it: each surface names the cause, and the printed command works.
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -48,7 +47,7 @@ afterAll(() => world.close());
 const flat = (text: string) => text.replaceAll(/\s+/g, ' ');
 const stdoutOf = async (...args: string[]) => (await world.run(args)).stdout;
 
-it('failures: before any run nothing is said to be in sync', async () => {
+it('failures says that nothing is known before the first run', async () => {
   const nothing = 'Nothing was planned yet. To see what would be sent: slotsync plan, then slotsync sync';
   await world.run(['migrate']);
   expect(await stdoutOf('failures')).toBe(`${nothing}\n`);
@@ -63,7 +62,7 @@ it('failures: before any run nothing is said to be in sync', async () => {
   );
 });
 
-it('failures: the summary of a run, the list and status name the cause, and what waits for it', async () => {
+it('the summary of a run, failures and status name the cause and what waits for it', async () => {
   const { stdout, code } = await world.run(['sync']);
   expect(code).toBe(1);
   expect(stdout).toContain(HEADLINE);
@@ -77,7 +76,7 @@ it('failures: the summary of a run, the list and status name the cause, and what
   expect(status).toContain(`- ${HEADLINE}`);
 });
 
-it('failures: a chain of waiting names its end, record by record and in explain', async () => {
+it('failures --all and explain name the end of a chain of waiting records', async () => {
   const chain = `waits for rooms 'R1', which waits for departments '3', which is given up (refused_400): ${REASON}`;
   const next =
     "It is sent once departments '3' is accepted. For departments '3': correct the row, and the next run sends it. " +
@@ -90,7 +89,7 @@ it('failures: a chain of waiting names its end, record by record and in explain'
   expect(explained).toContain(`Next: ${next}\n`);
 });
 
-it('failures: filters name records; JSON and CSV have the same facts, safe for a spreadsheet', async () => {
+it('failures filters records, and writes the same facts as JSON and as CSV for a spreadsheet', async () => {
   const json = async (...args: string[]) =>
     JSON.parse(await stdoutOf('failures', '--json', ...args)) as Record<string, Record<string, unknown>[]>;
   expect((await json('--status', 'dead', '--all'))['failures']).toMatchObject([
@@ -136,7 +135,7 @@ it('failures: filters name records; JSON and CSV have the same facts, safe for a
   });
 });
 
-it('retry: the command that is printed for a group sends its records again, and no others', async () => {
+it('the retry command that failures prints for a group sends only the records of the group', async () => {
   for (const key of ['R10', 'R11', 'R12']) {
     await world.sql`UPDATE rooms SET name = 'new' WHERE code = ${key}`;
     const status = key === 'R12' ? 422 : 400;
@@ -164,7 +163,7 @@ it('retry: the command that is printed for a group sends its records again, and 
   });
 });
 
-it('retry: when the cause is mended, everything that waited follows', async () => {
+it('retry --all sends a corrected record and everything that waited for it', async () => {
   world.sandbox.allowObject('dep_3');
   for (const key of ['R10', 'R11', 'R12']) world.sandbox.allowObject(`room_${key}`);
   await world.run(['retry', '--all', '--status', 'dead']);
@@ -172,7 +171,7 @@ it('retry: when the cause is mended, everything that waited follows', async () =
   expect(await stdoutOf('failures')).toBe('Every record is in sync as of the last plan.\n');
 });
 
-it('failures: what is held is a cause with the command that approves it, and --all has its keys', async () => {
+it('failures lists held records as a cause with the approve command, and their keys with --all', async () => {
   await world.sql`DELETE FROM courses WHERE id > 20`;
   expect((await world.run(['sync', 'courses'])).code).toBe(3);
   const text = await stdoutOf('failures');
@@ -197,7 +196,7 @@ it('failures: what is held is a cause with the command that approves it, and --a
   expect(await stdoutOf('failures')).toBe('Every record is in sync as of the last plan.\n');
 });
 
-it('failures: a stream that left the configuration is known while it has records', async () => {
+it('failures keeps a stream that left the configuration as long as it has records', async () => {
   world.sandbox.refuseObject('course_1', { status: 422, message: 'no' });
   await world.sql`UPDATE courses SET name = 'new' WHERE id = 1`;
   await world.sql`UPDATE rooms SET name = 'newest' WHERE code = 'R13'`;

@@ -1,4 +1,4 @@
-// A person asks for the removal of their data: nothing in the state names them afterwards.
+// A person asks for the removal of personal data: the state must not name the person afterwards.
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { createPostgresBackend, Queue } from 'bullmq';
@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** The places in which a text occurs: tables of the state and of the queue, keys of Redis, and files. */
+/** Returns the places that contain a text: tables of the state and of the queue, keys of Redis, and files. */
 async function placesWith(text: string): Promise<string[]> {
   const tables = await world.sql<{ schema: string; name: string }[]>`
     SELECT schemaname AS schema, tablename AS name FROM pg_tables WHERE schemaname LIKE 'slotsync%' ORDER BY 2`;
@@ -67,7 +67,7 @@ async function readKey(redis: Redis, key: string): Promise<unknown> {
   }
 }
 
-it('forget: nothing in the state names the key afterwards but the hash of its removal', async () => {
+it('forget leaves nothing in the state that names the key, except the hash of its removal', async () => {
   await world.sql`INSERT INTO rooms VALUES (${PERSON}, ${'too long for the service '.repeat(3)}, 1)`;
   await world.sql`UPDATE courses SET room = ${PERSON} WHERE id = 2`;
   expect((await world.run(['sync'])).code).toBe(1);
@@ -143,7 +143,7 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   expect((await world.run(['sync'])).code).toBe(0);
 });
 
-/** Messages of others name the person without quotes, and as JSON and addresses write them; so do values of others' fields. */
+/** Names the person without quotes in messages, also in JSON and addresses, and in fields of other records. */
 async function nameElsewhere(): Promise<void> {
   const message = `no seat is left for ${PERSON}, see /objects/${encodeURIComponent(`room_${PERSON}`)}`;
   await world.sql`UPDATE slotsync.records SET error_message = ${message} WHERE local_key = 'R1'`;
@@ -191,7 +191,7 @@ async function nameElsewhere(): Promise<void> {
     VALUES ('77', 'agrees', ${world.sql.json({ objects: { here: [`room_${PERSON}`], there: [] } })})`;
 }
 
-it('forget: a message that names another key, of which this one is a part, stays', async () => {
+it('forget keeps a message that names a longer key which contains the forgotten key', async () => {
   await world.run(['sync']);
   await world.sql`DELETE FROM rooms WHERE code = 'R1'`;
   await world.sql`UPDATE slotsync.records SET error_message = 'R11 is full' WHERE local_key = 'R2'`;
@@ -205,9 +205,9 @@ it('forget: a message that names another key, of which this one is a part, stays
   ]);
 });
 
-describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
+describe.each(STORES)('forget with the queue on $store', ({ url, skip }) => {
   it.skipIf(skip)(
-    'forget: jobs of other programs that name the key are gone, and those of other keys stay',
+    'removes jobs of other programs that name the key, and keeps jobs of other keys',
     async () => {
       await world.close();
       world = await rehearse({ redisUrl: url, rows: 3, sandbox: { rate: 0 } });
@@ -260,7 +260,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   );
 });
 
-it('forget: an object that nothing would retire is left only when --force says so', async () => {
+it('forget leaves an object active that nothing would deactivate, but only with --force', async () => {
   await world.run(['sync']);
   await world.sql`DELETE FROM courses WHERE id = 3`;
   expect((await world.run(['forget', 'courses', '3'])).code).toBe(2);

@@ -1,5 +1,5 @@
 // Guarantee 10
-// A room's code changes: the program names its former object, creates the new object, and retires the former one
+// A room gets another code: the program names the former object, creates the new object, and deactivates the former object
 // when an operator asks for it.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
@@ -16,7 +16,7 @@ async function stdoutOf(...args: string[]): Promise<string> {
 }
 const isActive = (extId: string) => world.sandbox.object(extId)?.active;
 
-it('former object: an operator is shown it everywhere, and retires it by one command', async () => {
+it('a former object is shown on every surface, and one command deactivates it', async () => {
   await world.run(['sync']);
   await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R1'`;
   expect((await world.run(['sync'])).code).toBe(1);
@@ -55,7 +55,7 @@ it('former object: an operator is shown it everywhere, and retires it by one com
   );
 });
 
-it('former object: a stream that retires nothing refuses to retire it, and says what to do', async () => {
+it('a former object of a stream that retires nothing is not deactivated, with advice', async () => {
   const { code, stderr } = await world.run(['retry', 'courses', '--retire-former']);
   expect(code).toBe(2);
   expect(stderr).toContain("stream courses has retire: 'keep', so its objects are never deactivated");

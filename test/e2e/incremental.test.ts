@@ -1,4 +1,4 @@
-// Incremental sync as an operator has it: a worker runs, something changes in the mirror, and the service has it.
+// Incremental sync as an operator uses it: a worker runs, the mirror changes, and the service follows.
 import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { createPostgresBackend, Queue } from 'bullmq';
@@ -41,11 +41,11 @@ interface StatusJson {
   };
 }
 
-describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip || isForMirrorAlone())('a change', () => {
+describe.each(STORES)('incremental sync with the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip || isForMirrorAlone())('a change of a row', () => {
     let world: Rehearsal;
     let worker: Running;
-    /** With one store: what waits in the state is not transported. */
+    /** Runs the test with one store only: the queue does not carry what waits in the state. */
     const itOnce = it.runIf(url === undefined);
 
     const name = (code: string) =>
@@ -92,7 +92,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       world.sandbox.clearArrivals();
     });
 
-    it('noted by a trigger is at the service, and a whole sync retires a deleted row', async () => {
+    it('arrives at the service when a trigger notes it, and a whole sync retires a deleted row', async () => {
       await world.sql`UPDATE rooms SET name = 'Sal ett' WHERE code = 'R1'`;
       await becomes('room_R1', 'Sal ett');
       await world.sql`DELETE FROM rooms WHERE code = 'R2'`;
@@ -108,7 +108,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(world.puts()).toHaveLength(4);
     });
 
-    itOnce('that is pushed is at the service; unknown keys are reported, and the others go on', async () => {
+    itOnce('arrives when it is pushed, although unknown keys are reported', async () => {
       await world.sql`ALTER TABLE rooms DISABLE TRIGGER USER`;
       await world.sql`UPDATE rooms SET name = 'Sal tre' WHERE code = 'R3'`;
       await world.sql`UPDATE rooms SET name = 'Sal fyra' WHERE code = 'R4'`;
@@ -137,7 +137,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(noParts.stderr).toContain("A key has 2 parts, joined by |: '<id>|<room>'");
     });
 
-    it('told by another program’s job is at the service; an unreadable job is kept with its reason', async () => {
+    it('arrives through a job of another program, and an unreadable job is kept with its reason', async () => {
       const queue = await openQueue();
       try {
         await world.sql`ALTER TABLE courses DISABLE TRIGGER USER`;
@@ -166,7 +166,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       }
     });
 
-    itOnce('found by its stream’s cursor is at the service', async () => {
+    itOnce('arrives when polling finds it by the cursor of the stream', async () => {
       await world.sql`UPDATE halls SET name = 'Stora aulan', changed_at = clock_timestamp() WHERE code = 'A'`;
       await becomes('hall_A', 'Stora aulan');
       await isQuiet();
@@ -177,7 +177,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(watermark.cursor).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00$/);
     });
 
-    itOnce('told of in a stream nobody knows stays, and status says so', async () => {
+    itOnce('stays in the inbox when its stream is unknown, and status says so', async () => {
       await world.sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('sheds', 'S1')`;
       const { streams, unknown } = await status();
       expect(unknown).toEqual(['sheds']);
@@ -190,7 +190,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       await world.sql`DELETE FROM slotsync.changes WHERE stream = 'sheds'`;
     });
 
-    itOnce('repeated a hundred times takes few writes, and the last value is there', async () => {
+    itOnce('takes few writes when it is repeated a hundred times, and its last value arrives', async () => {
       world.holdWrites();
       await world.sql`UPDATE rooms SET name = 'Sal 0 av 100' WHERE code = 'R5'`;
       await world.untilHeld();
@@ -203,7 +203,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(world.puts().length).toBeLessThan(30);
     });
 
-    it('to a record that another batch is writing follows at once', async () => {
+    it('arrives soon after the batch that is writing its record', async () => {
       await world.sql`
         UPDATE slotsync.records SET claimed_by = 'another', claimed_until = now() + interval '1 second'
         WHERE stream = 'rooms' AND local_key = 'R7'`;
@@ -214,7 +214,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       });
     });
 
-    it('does not wait behind a night that has every place in work', async () => {
+    it('is not delayed by a nightly sync that uses all concurrency of the worker', async () => {
       expect(await stop(worker)).toMatchObject({ code: 0 });
       worker = await startWorker('--concurrency', '1');
       await world.sql`ALTER TABLE courses DISABLE TRIGGER USER`;
@@ -233,7 +233,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
     });
 
     itOnce(
-      'committed while no worker ran is there when one does; and one of several may be killed',
+      'arrives if it was committed while no worker ran, even if one of several workers is killed',
       async () => {
         expect(await stop(worker)).toMatchObject({ code: 0 });
         await world.sql`UPDATE rooms SET name = 'Natten ' || code`;
@@ -282,7 +282,7 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
   });
   afterAll(() => world.close());
 
-  it('installs, shows and removes them for every stream whose source is a table', async () => {
+  it('installs, shows and removes triggers of every stream whose source is a table', async () => {
     const installed = await world.run(['triggers', 'install']);
     expect(installed).toMatchObject({ code: 0, stderr: '' });
     expect(installed.stdout).toContain('rooms: triggers installed on rooms');
@@ -303,59 +303,54 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
     expect((await world.run(['triggers', 'remove', 'rooms'])).stdout).toBe('rooms: no triggers to remove\n');
   });
 
-  it.skipIf(!hasPsql)(
-    'prints SQL for psql in which no name ends a text, and that stops at the first error',
-    async () => {
-      const role = `o_${randomUUID().slice(0, 8)}`;
-      const key = `id$slotsync$;ROLLBACK;ALTER ROLE ${role} SUPERUSER;--`;
-      const [schema = '', table = '', quotedKey = ''] = [`a"b'$slotsync1$\\`, `:x;\n\\echo "y`, key].map(
-        (name) => `"${name.replaceAll('"', '""')}"`,
-      );
-      const declared = { from: `${schema}.${table}`, key, type: 'room', externalId: `{${key}}`, fields: {} };
-      const configure = (change = {}) =>
-        world.configure(`export default ${JSON.stringify({ streams: { odd: { ...declared, ...change } } })}`);
-      await world.sql.unsafe(`CREATE ROLE ${role}; CREATE SCHEMA ${schema} AUTHORIZATION ${role};
+  it.skipIf(!hasPsql)('prints SQL for psql that quotes every name and stops at the first error', async () => {
+    const role = `o_${randomUUID().slice(0, 8)}`;
+    const key = `id$slotsync$;ROLLBACK;ALTER ROLE ${role} SUPERUSER;--`;
+    const [schema = '', table = '', quotedKey = ''] = [`a"b'$slotsync1$\\`, `:x;\n\\echo "y`, key].map(
+      (name) => `"${name.replaceAll('"', '""')}"`,
+    );
+    const declared = { from: `${schema}.${table}`, key, type: 'room', externalId: `{${key}}`, fields: {} };
+    const configure = (change = {}) =>
+      world.configure(`export default ${JSON.stringify({ streams: { odd: { ...declared, ...change } } })}`);
+    await world.sql.unsafe(`CREATE ROLE ${role}; CREATE SCHEMA ${schema} AUTHORIZATION ${role};
         CREATE TABLE ${schema}.${table} (${quotedKey} text); ALTER TABLE ${schema}.${table} OWNER TO ${role}`);
-      try {
-        await configure({ key: 'is missing' });
-        for (const action of ['print', 'install'])
-          expect(await world.run(['triggers', action])).toMatchObject({
-            code: 2,
-            stderr: expect.stringContaining('odd: key: there is no column is missing'),
-          });
-        await configure();
-        const { stdout: input } = await world.run(['triggers', 'print']);
-        const runScript = () => spawnSync('psql', ['-X', world.url], { input, encoding: 'utf8' });
-        expect(runScript()).toMatchObject({
-          status: 3,
-          stderr: expect.stringMatching(
-            /^ERROR: {2}permission denied for schema slotsync\n[^\n]*\n[^\n]*\n$/,
-          ),
+    try {
+      await configure({ key: 'is missing' });
+      for (const action of ['print', 'install'])
+        expect(await world.run(['triggers', action])).toMatchObject({
+          code: 2,
+          stderr: expect.stringContaining('odd: key: there is no column is missing'),
         });
-        await world.sql.unsafe(
-          `GRANT USAGE ON SCHEMA slotsync TO ${role}; GRANT INSERT (stream, local_key) ON slotsync.changes TO ${role}`,
-        );
-        expect(runScript()).toMatchObject({ status: 0, stderr: '' });
-        const [owner] = await world.sql`SELECT rolsuper FROM pg_roles WHERE rolname = ${role}`;
-        expect(owner).toEqual({ rolsuper: false });
-        await world.sql.unsafe(`INSERT INTO ${schema}.${table} VALUES ('x')`);
-        expect(await world.sql`SELECT local_key FROM slotsync.changes WHERE stream = 'odd'`).toEqual([
-          { local_key: 'x' },
-        ]);
-        const hidden = '"hidden\u202e"';
-        await world.sql.unsafe(`CREATE TABLE ${hidden} (id int)`);
-        await configure({ from: hidden, key: 'id', externalId: '{id}' });
-        expect((await world.run(['triggers', 'print'])).stderr).toContain('a name has control characters');
-        expect(await world.run(['triggers', 'install'])).toMatchObject({ code: 0 });
-      } finally {
-        await world.run(['triggers', 'remove']);
-        await world.sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
-        await world.configure(CONFIGURATION);
-      }
-    },
-  );
+      await configure();
+      const { stdout: input } = await world.run(['triggers', 'print']);
+      const runScript = () => spawnSync('psql', ['-X', world.url], { input, encoding: 'utf8' });
+      expect(runScript()).toMatchObject({
+        status: 3,
+        stderr: expect.stringMatching(/^ERROR: {2}permission denied for schema slotsync\n[^\n]*\n[^\n]*\n$/),
+      });
+      await world.sql.unsafe(
+        `GRANT USAGE ON SCHEMA slotsync TO ${role}; GRANT INSERT (stream, local_key) ON slotsync.changes TO ${role}`,
+      );
+      expect(runScript()).toMatchObject({ status: 0, stderr: '' });
+      const [owner] = await world.sql`SELECT rolsuper FROM pg_roles WHERE rolname = ${role}`;
+      expect(owner).toEqual({ rolsuper: false });
+      await world.sql.unsafe(`INSERT INTO ${schema}.${table} VALUES ('x')`);
+      expect(await world.sql`SELECT local_key FROM slotsync.changes WHERE stream = 'odd'`).toEqual([
+        { local_key: 'x' },
+      ]);
+      const hidden = '"hidden\u202e"';
+      await world.sql.unsafe(`CREATE TABLE ${hidden} (id int)`);
+      await configure({ from: hidden, key: 'id', externalId: '{id}' });
+      expect((await world.run(['triggers', 'print'])).stderr).toContain('a name has control characters');
+      expect(await world.run(['triggers', 'install'])).toMatchObject({ code: 0 });
+    } finally {
+      await world.run(['triggers', 'remove']);
+      await world.sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
+      await world.configure(CONFIGURATION);
+    }
+  });
 
-  it('says in a line why it cannot', async () => {
+  it('says in one line why it cannot install triggers', async () => {
     const query = await world.run(['triggers', 'install', 'halls']);
     expect(query).toMatchObject({ code: 2 });
     expect(query.stderr).toContain('halls: its source is a query; triggers need a table');
@@ -372,7 +367,7 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
     }
   });
 
-  it('leaves the table of another role to its owner', async () => {
+  it('does not install triggers on a table of another role', async () => {
     await world.sql.unsafe(`
       CREATE ROLE slotsync_e2e_state LOGIN PASSWORD 'x';
       GRANT ALL ON SCHEMA slotsync TO slotsync_e2e_state; GRANT ALL ON ALL TABLES IN SCHEMA slotsync TO slotsync_e2e_state;

@@ -1,4 +1,4 @@
-// From nothing to a configuration that passes check, as an operator does it on the first day.
+// From nothing to a configuration that passes check, as on the first day of an operator.
 import { spawnSync } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -29,7 +29,7 @@ afterEach(async () => {
 });
 
 describe.skipIf(isForMirrorAlone())('init', () => {
-  it('writes a file that passes check and prettier, and plans every stream', async () => {
+  it('writes a file that passes check and prettier, and that plans every stream', async () => {
     const { code, stdout } = await world.run(['init', '--yes']);
     expect([code, stdout]).toEqual([0, expect.stringContaining('5 streams, 21 fields, 4 references')]);
     expect(stdout).toMatch(/^ {2}\w+: campus\.\w+ → \w+, \d+ fields?, \d references?$/m);
@@ -51,7 +51,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
     expect(world.sandbox.objects()).toEqual([]);
   });
 
-  it('uses the names of the service beside it, and compiles', async () => {
+  it('uses the types of the service that discover has written, and compiles', async () => {
     await world.run(['discover', '--types', 'service.d.ts']);
     expect((await world.run(['init', '--yes'])).code).toBe(0);
     expect(await written()).toContain("import type { Service } from './service.js';");
@@ -78,7 +78,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
     expect((await world.run(['check'])).stdout).toContain("did you mean 'room.seats'?");
   });
 
-  it('overwrites nothing', async () => {
+  it('overwrites no file', async () => {
     await writeFile(inFolder('sync.config.ts'), '// mine\n');
     const { code, stderr } = await world.run(['init', '--yes']);
     expect([code, stderr]).toEqual([2, expect.stringContaining('sync.config.ts exists')]);
@@ -102,7 +102,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
     await expect(written()).rejects.toThrow('ENOENT');
   });
 
-  it('ends with what to do when the service does not answer, or knows no type', async () => {
+  it('ends with advice when the service does not answer or knows no type', async () => {
     const url = `http://127.0.0.1:${await findFreePort()}`;
     const unanswered = await world.run(['init', '--yes'], { API_BASE_URL: url });
     expect([unanswered.code, unanswered.stderr]).toEqual([
@@ -117,8 +117,8 @@ describe.skipIf(isForMirrorAlone())('init', () => {
   });
 });
 
-describe('init without a table', () => {
-  it('says which database is empty', async () => {
+describe('init in a database without tables', () => {
+  it('says that the database has no table to read', async () => {
     const empty = await rehearse({ rows: 0, sandbox: { rate: 0 } });
     try {
       await empty.sql`DROP TABLE rooms, courses`;

@@ -1,5 +1,5 @@
 // Guarantee 3
-// Nothing is lost when a sync is killed or interrupted, or when the queue loses everything: the database decides.
+// Nothing is lost when a sync is killed or interrupted, or when the queue loses everything: the state decides.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
@@ -15,15 +15,15 @@ import { until } from '../support/wait.js';
 const ROWS = 200;
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
-describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('and the queue lost', () => {
+describe.each(STORES)('a sync that was killed, with the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('and a lost queue', () => {
     let world: Rehearsal;
     beforeAll(async () => {
       world = await rehearse({ redisUrl: url, rows: ROWS });
     });
     afterAll(() => world.close());
 
-    it('is finished by the next one, with every object as its row maps and none twice', async () => {
+    it('is finished by the next sync, which creates each object once and as its row maps', async () => {
       world.holdWrites(5);
       const killed = world.start(['sync']);
       await world.untilHeld();
@@ -60,7 +60,7 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
   });
 });
 
-it('sync: of two at once, each prints the run that it started, and names the other one', async () => {
+it('two simultaneous syncs each print their own run, and name the run of the other sync', async () => {
   const world = await rehearseForTest({ rows: 3, sandbox: { gate: { method: 'PUT' } } });
   const first = world.start(['sync', 'rooms']);
   await world.untilHeld();
@@ -73,8 +73,8 @@ it('sync: of two at once, each prints the run that it started, and names the oth
   expect(other.stdout.match(/^Run \d+ succeeded/gm)).toEqual(['Run 2 succeeded']);
 });
 
-describe('sync: interrupted by Ctrl-C', () => {
-  it('finishes what is in work, says how to go on, and leaves nothing claimed', async () => {
+describe('a sync that is interrupted by Ctrl-C', () => {
+  it('finishes batches in flight, says how to continue, and leaves nothing claimed', async () => {
     const world = await rehearseForTest({ rows: ROWS, sandbox: { gate: { method: 'PUT', after: 3 } } });
     const sync = world.start(['sync', '--concurrency', '4']);
     await world.untilHeld();
@@ -93,8 +93,8 @@ describe('sync: interrupted by Ctrl-C', () => {
   });
 });
 
-describe('sync: interrupted while its last batch is in flight', () => {
-  it('says that the run has ended, and how', async () => {
+describe('a sync that is interrupted while its last batch is in flight', () => {
+  it('reports the end of its run', async () => {
     const world = await rehearseForTest({ rows: 5, sandbox: { gate: { method: 'PUT', after: 1 } } });
     const sync = world.start(['sync']);
     await world.untilHeld();
@@ -108,7 +108,7 @@ describe('sync: interrupted while its last batch is in flight', () => {
   });
 });
 
-describe('a command that finishes the run of another one first, or meets one that is paused', () => {
+describe('a command behind the unfinished run of another command', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ rows: 5 });
@@ -117,7 +117,7 @@ describe('a command that finishes the run of another one first, or meets one tha
   afterAll(() => world.close());
 
   it.each([['sync'], ['backfill', 'rooms', '--keys', 'R1', '--force']])(
-    'stopped meanwhile, %s: says that its own run was not begun, and fails, although the other one has ended',
+    'fails when it is stopped before its own run begins: %s',
     async (...args) => {
       await world.sql`UPDATE rooms SET seats = seats + 1`;
       await world.run(['sync', 'rooms', '--detach']);
@@ -135,7 +135,7 @@ describe('a command that finishes the run of another one first, or meets one tha
     },
   );
 
-  it('paused: names resume when it is stopped, and also with --detach, and fails', async () => {
+  it('fails with the resume command when that run is paused, also with --detach', async () => {
     await world.sql`UPDATE rooms SET seats = seats + 1`;
     world.holdWrites();
     const stopped = world.start(['sync', 'rooms']);
@@ -156,8 +156,8 @@ describe('a command that finishes the run of another one first, or meets one tha
   });
 });
 
-describe('output: its reader goes away', () => {
-  it('sync: sends everything, and its exit code is that of its work', async () => {
+describe('a command whose output has no reader any more', () => {
+  it('sends everything as a sync, and ends with the exit code of its work', async () => {
     const world = await rehearseForTest({ rows: 5 });
     const syncUnread = async () => {
       const sync = world.start(['sync']);
@@ -174,7 +174,7 @@ describe('output: its reader goes away', () => {
     expect(await syncUnread()).toBe(1);
   });
 
-  it.each(['status', 'plan'])('%s: ends without a word', async (command) => {
+  it.each(['status', 'plan'])('ends silently as %s', async (command) => {
     const world = await rehearseForTest({ rows: 5 });
     const { child, finished } = world.start([command]);
     child.stdout?.destroy();
@@ -182,8 +182,8 @@ describe('output: its reader goes away', () => {
   });
 });
 
-describe.skipIf(!existsSync('/dev/full'))('output: its disk is full', () => {
-  it('sync: its work is done, and what was not printed is said and fails; a held run is 3', async () => {
+describe.skipIf(!existsSync('/dev/full'))('a command whose output is on a full disk', () => {
+  it('does its work, and fails for lost output unless its run is held', async () => {
     const world = await rehearseForTest({ rows: 5, sandbox: { rate: 0 } });
     const intoFull = (args: string, isLogLost: boolean) => {
       const [stdout, stderr] = [openSync('/dev/full', 'w'), openSync('/dev/full', 'w')];
@@ -213,7 +213,7 @@ describe.skipIf(!existsSync('/dev/full'))('output: its disk is full', () => {
   });
 });
 
-describe('a signal ends the statement of a command at the mirror', () => {
+describe('a signal to a command with a statement at the mirror', () => {
   it.each([
     ['plan', 'SIGTERM', 1],
     ['plan', 'SIGINT', 1],
@@ -222,7 +222,7 @@ describe('a signal ends the statement of a command at the mirror', () => {
     ['sync', 'SIGTERM', 2],
     // The server finds that its client is gone.
     ['plan', 'SIGKILL', 1],
-  ] as const)('%s: after %s', async (command, signal, times) => {
+  ] as const)('ends the statement: %s, %s', async (command, signal, times) => {
     const world = await rehearseForTest({ rows: 1 });
     const active = async () => {
       const [row] = await world.sql`
@@ -259,14 +259,14 @@ async function loseQueue({ sql, env }: Rehearsal, redis: string | undefined): Pr
   client.disconnect();
 }
 
-describe('locks: another session has one', () => {
+describe('a command that needs a lock of another session', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ rows: 2 });
   });
   afterAll(() => world.close());
 
-  /** Starts the command while a session has the lock; `act` is called when it says that it waits, and the lock ends then. */
+  /** Starts the command while a session has the lock. Calls `act` when the command says that it waits, then releases the lock. */
   const behind = <T>(lock: string, args: readonly string[], act: (running: Running) => Promise<T> | T) =>
     world.sql.begin(async (tx) => {
       await tx`SELECT slotsync.take_lock(${lock}, false)`;
@@ -284,7 +284,7 @@ describe('locks: another session has one', () => {
     };
   const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
-  it.each(SIGNALS)('sync: says whom it waits for, ends at %s, and sends nothing', async (signal) => {
+  it.each(SIGNALS)('waits as sync, names the session, and ends at %s without sending', async (signal) => {
     const { acted } = await behind('run_start', ['sync'], stopBy(signal));
     expect(acted).toMatchObject({
       code: 1,
@@ -294,13 +294,13 @@ describe('locks: another session has one', () => {
     expect(world.puts()).toEqual([]);
   });
 
-  it.each(SIGNALS)('migrate: says whom it waits for, and ends at %s', async (signal) => {
+  it.each(SIGNALS)('waits as migrate, names the session, and ends at %s', async (signal) => {
     const { acted } = await behind('migrate', ['migrate'], stopBy(signal));
     expect(acted).toMatchObject({ code: null, stdout: '' });
     expect(acted.stderr).toMatch(/^Waiting: schema slotsync is in use by '/m);
   });
 
-  it('alerts check: waits until the causes can be evaluated', async () => {
+  it('waits as alerts check until it can evaluate the causes', async () => {
     const { running, acted } = await behind('alerts', ['alerts', 'check'], ({ output }) => output());
     expect(acted).not.toContain('No alert is open');
     expect(await running.finished).toMatchObject({
@@ -309,7 +309,7 @@ describe('locks: another session has one', () => {
     });
   });
 
-  it('alerts check: when the causes cannot be evaluated for a minute, it says so and fails', async () => {
+  it('fails as alerts check after waiting for a minute', async () => {
     const now = performance.now.bind(performance);
     vi.spyOn(performance, 'now').mockImplementation(() => now() * 60); // a second is a minute
     try {

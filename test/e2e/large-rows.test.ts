@@ -1,5 +1,5 @@
 // Guarantee 10
-// A row that is larger than the memory of the process: it is not read, and everything beside it goes on.
+// A row that is larger than the memory of the process is not read, and the other rows are sent.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
@@ -12,7 +12,7 @@ afterEach(() => world.close());
 const SMALL_HEAP = { NODE_OPTIONS: '--max-old-space-size=256' };
 const MEGABYTES = 150;
 
-it('large row: with a heap of 256 MB and a value of 150 MB the others arrive, and failures says why that one does not', async () => {
+it('a row of 150 MB does not stop a sync with a heap of 256 MB, and failures says why it was left out', async () => {
   await world.sql`UPDATE rooms SET name = repeat('x', ${MEGABYTES * 1024 * 1024}::int) WHERE code = 'R3'`;
   const { code, stdout } = await world.start(['sync'], SMALL_HEAP).finished;
   expect({ code, stdout }).toMatchObject({ code: 1, stdout: expect.stringContaining('partial') });
@@ -26,7 +26,7 @@ it('large row: with a heap of 256 MB and a value of 150 MB the others arrive, an
   expect(world.sandbox.objects()).toHaveLength(20);
 });
 
-it('large row: among the bookings it is reported with its reason, and the others are compared', async () => {
+it('a booking of 150 MB is reported with its reason, and the other bookings are compared', async () => {
   await world.configure(`
 import { defineConfig } from 'slotsync';
 export default defineConfig({

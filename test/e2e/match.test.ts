@@ -1,10 +1,10 @@
-// A service that is not empty: what stands there is found, looked at, linked, and then kept by sync.
+// A service that has objects already: they are found, inspected, linked, and then kept by sync.
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
-/** As the rehearsal's, with rooms matched by name, and external ids that may be given. */
+/** The configuration of the rehearsal, with rooms matched by name, and permission to assign external ids. */
 const CONFIGURATION = `
 export default {
   streams: {
@@ -44,7 +44,7 @@ const matched = async (...args: string[]) => {
   };
 };
 
-describe('rooms made by hand beside ours', () => {
+describe('rooms made by hand at the service', () => {
   const ROWS = 480;
   const BY_HAND = 40;
 
@@ -61,7 +61,7 @@ describe('rooms made by hand beside ours', () => {
       });
   });
 
-  it('match: finds them by name, links them, and sync makes no second one of them', async () => {
+  it('are found by name and linked by match, and sync creates no second object for them', async () => {
     const { types } = await matched('rooms', '--by', 'room.name', '--out', 'matches.csv');
     expect(types).toMatchObject([
       {
@@ -94,7 +94,7 @@ describe('rooms made by hand beside ours', () => {
   });
 });
 
-describe('the command', () => {
+describe('the command match', () => {
   beforeEach(async () => {
     world = await rehearse({ rows: 6, sandbox: { rate: 0, assignsExternalIds: true } });
     await world.configure(CONFIGURATION);
@@ -109,13 +109,13 @@ describe('the command', () => {
     [['--unlink', 'halls'], "no stream 'halls' in the configuration"],
     [['--link', 'halls'], "no stream 'halls' in the configuration"],
     [['--link', 'rooms'], "nothing was linked, because rooms 'rooms' has no object"],
-  ])('match rooms %j: is refused before anything is asked of the service', async (args, message) => {
+  ])('is refused before a search at the service: rooms %j', async (args, message) => {
     const { code, stderr } = await world.run(['match', 'rooms', ...args]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
     expect(world.sandbox.arrivals().filter(({ path: at }) => at.endsWith('/objects/find'))).toHaveLength(0);
   });
 
-  it('match: a record whose external id changed keeps its object by the command that failures prints', async () => {
+  it('keeps the object of a record with another external id, by the command that failures prints', async () => {
     await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
     await world.run(['sync', 'rooms']);
     await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R2'`;
@@ -131,7 +131,7 @@ describe('the command', () => {
     expect(world.sandbox.object('room_2')?.fields).toEqual(roomFields(2, 'Sal 2', 77));
   });
 
-  it('match: when the service refuses, the former file stays', async () => {
+  it('keeps a former file when the service refuses the search', async () => {
     await writeFile(file(), 'edited by hand');
     world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 400, times: 'always' });
     const { code, stderr } = await world.start(['match', 'rooms', '--out', 'matches.csv']).finished;
@@ -140,7 +140,7 @@ describe('the command', () => {
     expect((await readdir(world.folder)).join(' ')).not.toContain('unfinished');
   });
 
-  it('match: samples are not cut', async () => {
+  it('prints samples in full length', async () => {
     await world.sql`UPDATE rooms SET name = repeat('long ', 7) || code, seats = seats + 1000000`;
     const names = await world.sql<{ code: string; name: string }[]>`SELECT code, name FROM rooms`;
     for (const { code, name } of names)

@@ -1,4 +1,4 @@
-// The nightly schedule: workers start the sync that is due.
+// The nightly schedule: workers start the sync when it is due.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import type { Running } from '../support/program.js';
@@ -27,7 +27,7 @@ describe('workers with a schedule', () => {
     ...(await world.sql`SELECT kind, status FROM slotsync.runs WHERE id > 1 ORDER BY id`),
   ];
 
-  it('start no night that was never missed, and tell the next one', async () => {
+  it('start no sync for a time before they knew the schedule, and tell the next due time', async () => {
     const next = String.raw`Next nightly sync: \d{4}-\d\d-\d\d 03:30 CES?T`;
     await withWorkers(1, async () => {
       expect(await runs()).toEqual([]);
@@ -46,7 +46,7 @@ describe('workers with a schedule', () => {
     );
   });
 
-  it('skip it when asked to, and follow a schedule that is taken away', async () => {
+  it('skip a missed sync with `catchUp: false`, and drop a schedule that was removed', async () => {
     await world.configure(
       scheduled(`{ nightly: '30 3 * * *', timezone: 'Europe/Stockholm', catchUp: false }`),
     );

@@ -1,6 +1,6 @@
 // Guarantee 6
-// The first sync into a service where people keep rooms under our external ids: what the plan says, field by field, and what
-// is held.
+// First sync into a service where people keep rooms under our external ids: the plan shows each field, and sync holds the
+// overwriting.
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'csv-parse/sync';
@@ -20,8 +20,8 @@ afterAll(() => world.close());
 const byHand = () =>
   world.sandbox.objects().filter(({ fields }) => fields[0]?.values[0]?.startsWith('By hand'));
 
-describe('plan', () => {
-  it('plan: says how many creates are new and how many would overwrite, and that they would be held', async () => {
+describe('a plan with objects to overwrite', () => {
+  it('counts new, equal and overwritten objects, and says that they would be held', async () => {
     const { code, stdout } = await world.run(['plan', 'rooms']);
     expect(stdout).toMatch(/overwrite rooms 'R1' → room_R1\n {2}room\.name: "By hand 1" → "Sal 1"/);
     expect(stdout).toContain(
@@ -35,7 +35,7 @@ describe('plan', () => {
     expect(streams).toMatchObject([{ counts: { create: 60, new: 20, equal: 0, overwrite: 40 } }]);
   });
 
-  it('plan: --full shows every operation field by field', async () => {
+  it('shows every operation field by field with --full', async () => {
     const { stdout } = await world.run(['plan', 'rooms', '--full']);
     expect(stdout.match(/^overwrite rooms/gm)).toHaveLength(40);
     expect(stdout.match(/^create rooms/gm)).toHaveLength(20);
@@ -44,7 +44,7 @@ describe('plan', () => {
     expect(code).toBe(2);
   });
 
-  it('plan: --out writes a line for each field to a .csv file, and an object for each operation to a .jsonl file', async () => {
+  it('writes fields to a .csv file or operations to a .jsonl file with --out', async () => {
     expect((await world.run(['plan', '--out', 'plan.csv'])).code).toBe(3);
     const text = readFileSync(path.join(world.folder, 'plan.csv'), 'utf8');
     const rows: Record<string, string>[] = parse(text, { bom: true, columns: true });
@@ -80,7 +80,7 @@ describe('plan', () => {
     });
   });
 
-  it('plan: another ending, or a file that cannot be written, is one error', async () => {
+  it('refuses another ending of the file, and a file that cannot be written', async () => {
     const wrong = await world.run(['plan', '--out', 'plan.xlsx']);
     expect(wrong.stderr).toContain("--out takes a file that ends with .csv or .jsonl, not 'plan.xlsx'");
     expect(wrong.code).toBe(2);
@@ -93,8 +93,8 @@ describe('plan', () => {
   });
 });
 
-describe('sync', () => {
-  it('sync: holds what would overwrite with samples, sends the rest, and holds it again', async () => {
+describe('a sync with objects to overwrite', () => {
+  it('holds them with samples, sends the rest, and holds them again the next time', async () => {
     for (const night of [1, 2]) {
       const { code, stdout } = await world.run(['sync', 'rooms']);
       expect(stdout).toMatch(

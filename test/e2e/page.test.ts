@@ -1,4 +1,4 @@
-// The operator's page in a browser, served by a worker: what an operator sees and does there, by mouse and by keyboard.
+// The operator's page in a browser, served by a worker: what it shows, and actions by mouse and keyboard.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
@@ -11,7 +11,7 @@ import { until } from '../support/wait.js';
 const TOKEN = 'correct-horse-battery';
 const SCRIPT = '<script>alert(1)</script>';
 const RECORD = `/records/rooms/${encodeURIComponent(SCRIPT)}`;
-/** Tables that are wider than what is seen of them. */
+/** Counts the tables that are wider than their visible part. */
 const CUT_TABLES =
   '[...document.querySelectorAll(".scroll")].filter((each) => each.scrollWidth > each.clientWidth).length';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -22,7 +22,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
   let origin: string;
   let context: BrowserContext;
   let page: Page;
-  /** Faults of a page: dialogs, errors, requests to elsewhere. */
+  /** Faults of a page: dialogs, errors, and requests to other hosts. */
   let wrong: string[];
 
   beforeAll(async () => {
@@ -70,7 +70,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.waitForURL('/');
   }
 
-  it('every page: axe finds nothing serious, light or dark; no page is wider than a phone; a row is text', async () => {
+  it('has no serious finding of axe in light or dark, fits a phone, and shows a row as text', async () => {
     await page.goto('/sign-in');
     expect(await faults(page)).toEqual([]);
     await signIn();
@@ -108,7 +108,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     expect(await page.locator('main').innerText()).toContain(`"${SCRIPT}"`);
   });
 
-  it('without JavaScript it says the same', async () => {
+  it('shows the same without JavaScript', async () => {
     const plain = await browser.newContext({ baseURL: origin, javaScriptEnabled: false });
     const shown = await plain.newPage();
     await shown.goto('/');
@@ -117,7 +117,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await plain.close();
   });
 
-  it('details that are unfolded stay so while the page is open, and a command is copied', async () => {
+  it('keeps unfolded details open while it updates, and copies a command', async () => {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     await page.goto('/');
     await page.getByText('Up to date.').waitFor();
@@ -132,7 +132,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     expect(await page.evaluate('navigator.clipboard.readText()')).toBe('slotsync verify rooms');
   });
 
-  it('without scrolling: the state in one line, the cards with their nights, and what needs a person; a night leads to its run', async () => {
+  it('shows state, cards and concerns without scrolling, and a night leads to its run', async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto('/');
     const bottomOf = async (selector: string) => {
@@ -151,7 +151,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.getByRole('heading', { name: 'Timeline' }).waitFor();
   });
 
-  it('a failure is retried', async () => {
+  it('retries a failure', async () => {
     await signIn();
     world.sandbox.allowObject(`room_${SCRIPT}`);
     await page.goto('/failures');
@@ -163,7 +163,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
   });
 
   // After the retry: retirements wait for records of the stream that were given up.
-  it('a hold is approved by the keyboard alone', async () => {
+  it('approves a hold by keyboard only', async () => {
     const tabTo = async (name: string) => {
       const focused = () =>
         page.evaluate<string>(
@@ -198,7 +198,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.getByRole('link', { name: 'Approve … 12 deactivations' }).waitFor({ state: 'detached' });
   });
 
-  it('an open page says since when it is not up to date: behind another tab, and without a connection', async () => {
+  it('says since when it is out of date, in the background and without a connection', async () => {
     const upToDate = () => page.getByText('Up to date.').waitFor();
     const isHidden = (hidden: boolean) =>
       page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${hidden}, configurable: true });
@@ -216,7 +216,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     wrong = wrong.filter((line) => !line.includes('ERR_INTERNET_DISCONNECTED'));
   });
 
-  it('the numbers of a run move while the page is open, and it is paused and resumed', async () => {
+  it('updates the numbers of a run, and pauses and resumes the run', async () => {
     await signIn();
     await page.evaluate('window.isTheSame = true');
     world.holdWrites();
@@ -251,7 +251,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
   });
 });
 
-it('page: serves without working, read-only without a token, until it is stopped', async () => {
+it('the command page serves a read-only page without a token, and sends nothing, until it is stopped', async () => {
   const world = await rehearse({ rows: 1 });
   try {
     const open = await world.run(['page', '--port', '0'], { HTTP_HOST: '0.0.0.0' });

@@ -1,5 +1,5 @@
 // Guarantee 10
-// Commands that only read, while the service fails for a moment: they wait, ask again, and end as if nothing had been.
+// Commands that only read, while the service fails for a moment: they wait, ask again, and succeed.
 import { afterEach, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { until } from '../support/wait.js';
@@ -14,7 +14,7 @@ describe('a command that only reads', () => {
     ['discover', '/types/find'],
     ['check', '/fields/find'],
     ['reconcile', '/reservations/find'],
-  ])('%s asks again after a 503, a reset and a lost answer', async (command, path) => {
+  ])('asks again after a 503, a reset and a lost answer: %s', async (command, path) => {
     world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
     expect((await world.run(['sync'])).code).toBe(0);
     // A page of a type that fails is divided first.
@@ -26,7 +26,7 @@ describe('a command that only reads', () => {
     expect(stdout + stderr).not.toContain('carried it out');
   });
 
-  it('waits no longer than until it is interrupted', async () => {
+  it('stops waiting when it is interrupted', async () => {
     world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
     expect((await world.run(['sync'])).code).toBe(0);
     world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 503, times: 'always' });

@@ -1,5 +1,4 @@
-// Runs that are paused, resumed and cancelled, from another terminal and in the middle of their work. The service's gate
-// holds a run in its middle.
+// Runs that are paused, resumed and cancelled from another terminal in mid-run. The gate of the sandbox holds a run there.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
@@ -8,7 +7,7 @@ import { until } from '../support/wait.js';
 const ROWS = 600;
 
 describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('run', () => {
+  describe.skipIf(skip)('a run', () => {
     let world: Rehearsal;
     beforeAll(async () => {
       world = await rehearse({ redisUrl: url, rows: ROWS });
@@ -19,11 +18,11 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       (await world.sql<{ status: string }[]>`SELECT status FROM slotsync.runs ORDER BY id`).map(
         ({ status }) => status,
       );
-    /** Nothing is in work any more; nothing has come in since. */
+    /** Waits until no batch is in flight. */
     const quiet = () =>
       until(async () => (await world.claims()).claimed === 0, { describe: 'what is in work to end' });
 
-    it('pause: in the middle nothing more is sent, the run is shown as paused, and resume continues it', async () => {
+    it('sends nothing after a pause in mid-run, is shown as paused, and continues on resume', async () => {
       world.holdWrites(3);
       const sync = world.start(['sync', '--concurrency', '4']);
       await world.untilHeld();
@@ -66,7 +65,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
     });
 
-    it('pause: before planning it prevents the plan, and cancelled it ends with what was accepted', async () => {
+    it('is not planned when it was paused before, and is cancelled with what was accepted', async () => {
       await world.sql`UPDATE rooms SET name = 'Ny ' || code`;
       await world.run(['sync', 'rooms', '--detach']);
       await world.run(['pause', '2']);
@@ -91,7 +90,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
     });
 
     it.runIf(url === undefined)(
-      'pause: a small run, of which the queue knows nothing, goes on in the command that has started it',
+      'resumes in the command that started it when it is small and has no jobs',
       async () => {
         await world.run(['sync']);
         await world.sql`UPDATE rooms SET name = 'Ett ' || code WHERE code = 'R1'`;
@@ -111,7 +110,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       },
     );
 
-    it('cancel: in the middle the run ends there, and the next one does the rest', async () => {
+    it('ends where it is cancelled, and the next run sends the rest', async () => {
       await world.sql`UPDATE rooms SET name = 'Om ' || code`;
       world.holdWrites(2);
       const sync = world.start(['sync', 'rooms', '--concurrency', '2']);
@@ -130,7 +129,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   });
 });
 
-describe('pause, resume, cancel and runs', () => {
+describe('the commands pause, resume, cancel, freeze and runs', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
@@ -143,7 +142,7 @@ describe('pause, resume, cancel and runs', () => {
     [['pause', '1'], 'run 1 has ended (succeeded); nothing was done'],
     [['resume', '1'], 'run 1 has ended (succeeded); nothing was done'],
     [['cancel', '1'], 'run 1 has ended (succeeded); nothing was done'],
-  ])('%j ends with 2 and one line', async (args, message) => {
+  ])('end with exit code 2 and one line: %j', async (args, message) => {
     const { code, stderr } = await world.run(args);
     expect(stderr).toContain(`slotsync: ${message}`);
     expect(code).toBe(2);
@@ -152,11 +151,11 @@ describe('pause, resume, cancel and runs', () => {
   it.each([
     [['pause'], 'No run is under way.\n'],
     [['resume'], 'No run is paused.\n'],
-  ])('%j with nothing to do says so', async (args, message) => {
+  ])('say that there is nothing to do: %j', async (args, message) => {
     expect(await world.run(args)).toMatchObject({ code: 0, stdout: message });
   });
 
-  it('leave incremental runs alone unless they are asked for', async () => {
+  it('ignore incremental runs unless they are asked for', async () => {
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
       VALUES ('incremental', 'incremental', 'change', '{rooms}', 'running')`;
@@ -173,7 +172,7 @@ describe('pause, resume, cancel and runs', () => {
     expect((await world.run(['pause', '2'])).stdout).toContain('Run 2 is paused');
   });
 
-  it('freeze: a sync holds what it would send, status says until when and why, and unfreeze lets it go; both are noted', async () => {
+  it('hold what a sync would send from freeze to unfreeze, and note both actions', async () => {
     const freeze = await world.run(['freeze', 'rooms', '--until', '2h', '--reason', 'exam weeks']);
     const [, end = ''] = /^Frozen until (.+): rooms\. /.exec(freeze.stdout) ?? [];
     expect(freeze).toMatchObject({ code: 0 });

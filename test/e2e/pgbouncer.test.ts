@@ -1,5 +1,5 @@
-// Mirror and state behind a real PgBouncer: in session mode everything works, in transaction mode what needs no session,
-// and the rest is refused with a sentence.
+// Mirror and state behind a real PgBouncer. In session mode everything works. In transaction mode everything works that
+// needs no session, and the rest is refused with a sentence.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isPgbouncerInstalled, startPgbouncer } from '../support/pgbouncer.js';
 import type { Env } from '../support/program.js';
@@ -12,7 +12,7 @@ const ROWS = 30;
 describe.skipIf(!(await isPgbouncerInstalled())).each([
   { poolMode: 'session', redis: undefined, skip: false },
   { poolMode: 'transaction', redis: redisUrl(), skip: redisUrl() === undefined },
-] as const)('PgBouncer in $poolMode mode', ({ poolMode, redis, skip }) => {
+] as const)('slotsync behind PgBouncer in $poolMode mode', ({ poolMode, redis, skip }) => {
   describe.skipIf(skip)('the program', () => {
     let world: Rehearsal;
     let pooler: Awaited<ReturnType<typeof startPgbouncer>>;
@@ -27,11 +27,11 @@ describe.skipIf(!(await isPgbouncerInstalled())).each([
       await pooler.stop();
     });
 
-    it('migrate: works, its lock ends with its transaction', async () => {
+    it('migrates the state', async () => {
       expect(await world.run(['migrate'], pooled)).toMatchObject({ code: 0, stderr: '' });
     });
 
-    it('check, plan, sync, explain and status: work', async () => {
+    it('checks, plans, syncs, explains and shows its status', async () => {
       for (const args of [['check'], ['plan'], ['sync'], ['explain', 'rooms', 'R1'], ['status']]) {
         const { code, stdout, stderr } = await world.run(args, pooled);
         expect({ args, code, stderr }, stdout).toEqual({ args, code: 0, stderr: '' });
@@ -39,7 +39,7 @@ describe.skipIf(!(await isPgbouncerInstalled())).each([
       expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
     });
 
-    it('worker: a change is sent', async () => {
+    it('sends a change with a worker', async () => {
       const worker = await world.startWorker([], pooled);
       await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R7'`;
       expect(await world.run(['push', 'rooms', 'R7'], pooled)).toMatchObject({ code: 0 });
@@ -49,7 +49,7 @@ describe.skipIf(!(await isPgbouncerInstalled())).each([
       expect((await worker.finished).code).toBe(0);
     });
 
-    it.runIf(poolMode === 'transaction')('queue on PostgreSQL: is refused', async () => {
+    it.runIf(poolMode === 'transaction')('refuses a queue on PostgreSQL', async () => {
       const { code, stderr } = await world.run(['sync'], { ...pooled, REDIS_URL: undefined });
       expect(code).toBe(2);
       expect(stderr).toContain('STATE_DATABASE_URL goes through a pooler in transaction mode');

@@ -1,4 +1,4 @@
-// Connections that one worker takes of the servers while it works, and those it keeps when it has nothing to do.
+// Connections of one worker to the servers, at work and when idle.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { watchConnections } from '../support/connections.js';
 import { startHop } from '../support/hop.js';
@@ -6,10 +6,10 @@ import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-/** At once: they wait for the most part, some of them for minutes. */
+/** Runs the stores concurrently, because the tests mostly wait, some of them for minutes. */
 const describeStores = describe.concurrent.each(STORES);
 
-describeStores('connections to PostgreSQL, queue and quota on $store', ({ store, url, skip }) => {
+describeStores('connections to PostgreSQL, with queue and quota on $store', ({ store, url, skip }) => {
   describe.skipIf(skip)('a worker', () => {
     let world: Rehearsal;
     beforeAll(async () => {
@@ -17,7 +17,7 @@ describeStores('connections to PostgreSQL, queue and quota on $store', ({ store,
     });
     afterAll(() => world.close());
 
-    it('takes few, names all of them, and closes what is idle', async () => {
+    it('takes few connections, names all of them, and closes idle connections', async () => {
       expect(await world.run(['sync', '--detach'])).toMatchObject({ code: 0 });
       const connections = watchConnections(world.url);
       const worker = await world.startWorker();
@@ -39,55 +39,58 @@ describeStores('connections to PostgreSQL, queue and quota on $store', ({ store,
   });
 });
 
-describeStores('connections that fall silent, queue and quota on $store', ({ url, skip }) => {
-  const test = it.skipIf(skip);
+describeStores(
+  'connections to PostgreSQL that fall silent, with queue and quota on $store',
+  ({ url, skip }) => {
+    const test = it.skipIf(skip);
 
-  test('worker: goes on over others, and sends everything', async () => {
-    const world = await rehearse({ redisUrl: url, rows: 60 });
-    const hop = await startHop(world.url);
-    try {
-      world.holdWrites(1);
-      const worker = await world.startWorker([], {
-        MIRROR_DATABASE_URL: hop.through(world.url),
-        MIRROR_STATEMENT_SECONDS: '60',
-        STATE_STATEMENT_SECONDS: '60',
-      });
-      await world.run(['sync', '--detach']);
-      await world.untilHeld();
-      hop.forget();
-      world.sandbox.openGate();
-      const finished = async () =>
-        (await world.sql`SELECT FROM slotsync.runs WHERE status = 'succeeded'`).length > 0;
-      await until(finished, { timeoutMs: 300_000, describe: () => `the run to end: ${worker.output()}` });
-      expect(world.sandbox.objects()).toHaveLength(120);
-      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
-    } finally {
-      await world.close();
-      await hop.close();
-    }
-  });
+    test('are replaced by a worker, which sends everything', async () => {
+      const world = await rehearse({ redisUrl: url, rows: 60 });
+      const hop = await startHop(world.url);
+      try {
+        world.holdWrites(1);
+        const worker = await world.startWorker([], {
+          MIRROR_DATABASE_URL: hop.through(world.url),
+          MIRROR_STATEMENT_SECONDS: '60',
+          STATE_STATEMENT_SECONDS: '60',
+        });
+        await world.run(['sync', '--detach']);
+        await world.untilHeld();
+        hop.forget();
+        world.sandbox.openGate();
+        const finished = async () =>
+          (await world.sql`SELECT FROM slotsync.runs WHERE status = 'succeeded'`).length > 0;
+        await until(finished, { timeoutMs: 300_000, describe: () => `the run to end: ${worker.output()}` });
+        expect(world.sandbox.objects()).toHaveLength(120);
+        expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+      } finally {
+        await world.close();
+        await hop.close();
+      }
+    });
 
-  test('sync: ends and says why, and the next one finishes its run', async () => {
-    const world = await rehearse({ redisUrl: url, rows: 60 });
-    const hop = await startHop(world.url);
-    try {
-      world.holdWrites(1);
-      const sync = world.start(['sync'], {
-        MIRROR_DATABASE_URL: hop.through(world.url),
-        MIRROR_STATEMENT_SECONDS: '60',
-        STATE_STATEMENT_SECONDS: '60',
-      });
-      await world.untilHeld();
-      hop.forget();
-      const { code, stderr } = await sync.finished;
-      expect(stderr).toContain('the state database cannot be reached (CONNECTION_CLOSED');
-      expect(code).toBe(1);
-      world.sandbox.openGate();
-      expect((await world.start(['sync']).finished).code).toBe(0);
-      expect(world.sandbox.objects()).toHaveLength(120);
-    } finally {
-      await world.close();
-      await hop.close();
-    }
-  });
-});
+    test('end a sync with the reason, and the next sync finishes its run', async () => {
+      const world = await rehearse({ redisUrl: url, rows: 60 });
+      const hop = await startHop(world.url);
+      try {
+        world.holdWrites(1);
+        const sync = world.start(['sync'], {
+          MIRROR_DATABASE_URL: hop.through(world.url),
+          MIRROR_STATEMENT_SECONDS: '60',
+          STATE_STATEMENT_SECONDS: '60',
+        });
+        await world.untilHeld();
+        hop.forget();
+        const { code, stderr } = await sync.finished;
+        expect(stderr).toContain('the state database cannot be reached (CONNECTION_CLOSED');
+        expect(code).toBe(1);
+        world.sandbox.openGate();
+        expect((await world.start(['sync']).finished).code).toBe(0);
+        expect(world.sandbox.objects()).toHaveLength(120);
+      } finally {
+        await world.close();
+        await hop.close();
+      }
+    });
+  },
+);

@@ -1,4 +1,4 @@
-// Reconcile as an operator runs it: the commands, their messages and exit codes, and a worker that does it regularly.
+// Reconcile as an operator runs it: commands, messages and exit codes, and a worker that reconciles regularly.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { until } from '../support/wait.js';
@@ -35,7 +35,7 @@ afterAll(() => world.close());
 const JUNE = ['--from', '2026-06-01', '--to', '2026-07-01'];
 
 describe('slotsync reconcile', () => {
-  it('says that both sides agree', async () => {
+  it('reports that both sides agree', async () => {
     const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict']);
     expect(stdout).toMatch(/agrees +5 +both sides are equal/);
     expect(stdout).toMatch(
@@ -44,7 +44,7 @@ describe('slotsync reconcile', () => {
     expect(code).toBe(0);
   });
 
-  it('tells in words what people did there, in the configured zone', async () => {
+  it('describes changes by people at the service, in the configured time zone', async () => {
     const [one] = world.sandbox.reservations();
     if (!one) throw new Error('no reservation');
     world.sandbox.moveReservation('res_1', { begin: one.begin + HOUR, end: one.end + HOUR });
@@ -69,7 +69,7 @@ describe('slotsync reconcile', () => {
     expect(code).toBe(0);
   });
 
-  it('ends with 1 under --strict when something is missing or unknown, and tells programs', async () => {
+  it('ends with exit code 1 under --strict when a booking does not agree, and prints JSON', async () => {
     const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict', '--json']);
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -80,7 +80,7 @@ describe('slotsync reconcile', () => {
     });
   });
 
-  it('names what the mirror does not have, as check does', async () => {
+  it('names a column that the mirror does not have, as check does', async () => {
     await world.configure(BOOKINGS().replace("begin: 'begins'", "begin: 'begin'"));
     for (const command of ['reconcile', 'check']) {
       const { code, stdout, stderr } = await world.run([command]);
@@ -92,7 +92,7 @@ describe('slotsync reconcile', () => {
 });
 
 describe('slotsync explain', () => {
-  it('shows both sides of a booking, what was asked, and what became of it', async () => {
+  it('shows both sides of a booking, the requests, and the history of verdicts', async () => {
     const { code, stdout } = await world.run(['explain', 'reservations', '1']);
     expect(code).toBe(0);
     expect(stdout).toContain('Booking: Tue 2 Jun 2026 09:00–10:00 CEST, as res_1');
@@ -106,7 +106,7 @@ describe('slotsync explain', () => {
     expect(cancelled.stdout).toMatch(/Cancellation: \d+ of reservation \d+ at .*, Wed 3 Jun 2026/);
   });
 
-  it('shows a record: row, object, state, service, runs, and what happens next', async () => {
+  it('shows a record: row, object, state, service, runs and next step', async () => {
     await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R5'`;
     const { code, stdout } = await world.run(['explain', 'rooms', 'R5']);
     expect(code).toBe(0);
@@ -124,14 +124,14 @@ describe('slotsync explain', () => {
     [['reservations', '4711'], 1, "no booking '4711' is in the mirror, at the service or in the state"],
     [['rooms', 'R99'], 1, "no object the external id or number, 'R99'"],
     [['roms', 'R1'], 2, "no stream 'roms'"],
-  ])('reconcile of %j reports that there is nothing', async (args, expected, message) => {
+  ])('says that nothing is known of %j', async (args, expected, message) => {
     const { code, stderr } = await world.run(['explain', ...args]);
     expect(stderr).toContain(message);
     expect(code).toBe(expected);
   });
 });
 
-it('a worker reads periodically what people change at the service, and stops when told to', async () => {
+it('a worker regularly reads changes of reservations by people, and stops on SIGTERM', async () => {
   const begin = Math.floor(Date.now() / 1000) + HOUR;
   const added = world.sandbox.addReservation({ begin, end: begin + HOUR, modified: begin - 2 * HOUR });
   await world.sql`DELETE FROM slotsync.reservations_watermark`;

@@ -1,5 +1,5 @@
-// Redis as organizations run it: with TLS, with a user of few rights, with a password that changes; and what is printed
-// when the address is wrong. Sentinels and a Cluster: test/redis.
+// Redis as organizations run it: with TLS, a user of few rights, a changing password, and a wrong address. test/redis has
+// Sentinels and a Cluster.
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Server } from 'node:net';
@@ -15,13 +15,13 @@ import { until } from '../support/wait.js';
 
 const PASSWORD = encodeURIComponent(ACL_PASSWORD);
 
-describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
+describe.skipIf(!(await isRedisInstalled()))('Redis as a store', () => {
   let world: Rehearsal;
   let authority: Authority;
-  /** With TLS on a second port, and users. */
+  /** Server with users, and TLS on a second port. */
   let server: RedisServer;
   let tlsPort: number;
-  /** Other servers that may listen at an address, by name, with their ports. */
+  /** Other servers that listen at an address, by name, with their ports. */
   const others: Record<string, { port: number; close: () => Promise<unknown> }> = {};
 
   beforeAll(async () => {
@@ -77,7 +77,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
     await authority?.remove();
   });
 
-  /** `{name}`: the port of that server; `{tls}`: the one for TLS. */
+  /** Replaces `{name}` by the port of that server, and `{tls}` by the port for TLS. */
   const fill = (address: string) =>
     address.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
       name === 'tls'
@@ -89,13 +89,13 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
             : String(others[name]?.port),
     );
 
-  /** A line for each connection of this user. */
+  /** Returns a line for each connection of this user. */
   const clientsOf = async (user: string) =>
     String(await ask(server.port, 'CLIENT', 'LIST'))
       .split('\n')
       .filter((line) => line.includes(`user=${user} `));
 
-  describe('address', () => {
+  describe('a wrong address', () => {
     it.each([
       // input, exit code, what the lines say
       ['redis://localhost:{locked}', 2, 'REDIS_URL: the server did not accept the user and password'],
@@ -146,7 +146,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       ['redis://localhost:{closed}', 1, 'REDIS_URL: Redis cannot be reached (ECONNREFUSED)'],
       ['redis+sentinel://localhost:{closed}/known', 1, 'cannot be reached (no Sentinel answers'],
       ['redis+cluster://localhost:{closed}', 1, 'cannot be reached (no node answers)'],
-    ])('%s ends with %i: %s', async (address, code, line) => {
+    ])('ends the command for %s with exit code %i: %s', async (address, code, line) => {
       const finished = await world.run(['sync'], { REDIS_URL: fill(address) });
       expect(finished.stderr).toContain(line);
       expect(finished.code).toBe(code);
@@ -154,7 +154,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       expect(finished.stderr).not.toMatch(/50%|a\/b|stranger:|:wrong|:right|\bat .*:\d+:\d+/);
     });
 
-    it('at a server that says nothing ends with an error, plain and with TLS', async () => {
+    it('ends the command with an error when the server is silent, with and without TLS', async () => {
       const cases = [
         ['sync', 'redis://localhost:{silent}'],
         ['worker', 'rediss://localhost:{silent}'],
@@ -171,7 +171,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
   });
 
   describe('TLS', () => {
-    it('and a user of the documented rights suffice for workers, runs and schedules; other keys are refused', async () => {
+    it('needs only the documented rights for workers, runs and schedules, which permit no other keys', async () => {
       const REDIS_URL = fill(`rediss://slotsync-worker:${PASSWORD}@localhost:{tls}?sslrootcert={ca}`);
       await world.configure(WITH_SCHEDULE);
       await ask(server.port, 'ACL', 'LOG', 'RESET');
@@ -221,7 +221,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
     });
   });
 
-  it('password: a new one in REDIS_URL_FILE is used by the next connection of a running worker', async () => {
+  it('accepts a new password from REDIS_URL_FILE at the next connection of a running worker', async () => {
     const file = path.join(world.folder, 'redis-url');
     const write = (password: string) =>
       writeFile(file, `redis://turning:${password}@localhost:${server.port}\n`, { mode: 0o600 });

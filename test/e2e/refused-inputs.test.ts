@@ -1,6 +1,6 @@
 // Guarantee 10
-// What people type and write, wrongly: each ends with its exit code and one line that names the place, without a stack
-// trace and without a secret. What settings and configurations alone decide is in test/unit/{settings,config-file}.test.ts.
+// Wrong input of people: each ends with its exit code and one line that names the place, without a stack trace or a secret.
+// test/unit/{settings,config-file}.test.ts test faults that need no program.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -16,12 +16,12 @@ const SECRET = 'S3CRET';
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
 interface Input {
-  /** Split at spaces; a list where an argument holds one. */
+  /** Arguments, split at spaces. A list if an argument contains a space. */
   args: string | readonly string[];
   env?: Env;
-  /** In the working folder, beside the configuration. */
+  /** Files in the working folder, beside the configuration. */
   files?: Record<string, string | Buffer>;
-  /** As a process of its own, because it concerns the process; a start costs half a second. */
+  /** Runs as a process of its own, at the cost of half a second, if the input concerns the process. */
   isProcess?: boolean;
 }
 
@@ -35,7 +35,7 @@ const configuration = (text: string, name = 'sync.config.ts'): Input => ({
   args: 'plan',
   files: { [name]: text },
 });
-/** Numbers are compared as numbers. */
+/** A configuration with a cursor whose values are compared as numbers. */
 const polled = {
   'sync.config.ts': CONFIGURATION.replace("retire: 'deactivate'", "cursor: 'seats'").replaceAll(
     "from: 'rooms'",
@@ -71,14 +71,14 @@ const TABLE: Record<string, readonly Row[]> = {
     ['stream and --all', 'retry rooms --all', 2, 'either a stream or --all, not both'],
     ['neither stream nor --all', 'retry', 2, 'name a stream, a stream and keys, or --all'],
   ],
-  numbers: [
+  'a number': [
     ['negative', 'sync --limit -1', 2, "--limit takes a whole number from 1 on, not '-1'"],
     ['with a fraction', 'runs 1.5', 2, "a run is a whole number from 1 on, not '1.5'"],
     ['too large', 'worker --concurrency 201', 2, "--concurrency takes a whole number from 1 to 200, not '201'"],
     ['that is a word', 'demo --seed one', 2, "--seed takes a whole number from 0 on, not 'one'"],
     ['share beyond 1', 'sandbox --hang 2', 2, "--hang takes a share from 0 to 1, not '2'"],
   ],
-  times: [
+  'a time': [
     ['time that is to come', 'failures --since 2999-01-01', 2, '--since is in the future: 2999-01-01'],
     ['day that does not exist', 'reconcile --from 2026-02-30', 2, "--from takes a day such as 2026-09-01, or an ISO time, not '2026-02-30'"],
     ['hour that does not exist', 'reconcile --to 2026-02-03T25:00', 2, "--to takes a day such as 2026-09-01, or an ISO time, not '2026-02-03T25:00'"],
@@ -104,7 +104,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['in an empty file', { args: 'backfill rooms --keys-file keys', files: { keys: '\uFEFF\r\n' } }, 2, '--keys-file names no key'],
     ['in a file of UTF-16', { args: 'backfill rooms --keys-file keys', files: { keys: Buffer.from('\uFEFFR1\n', 'utf16le') } }, 2, '--keys-file keys is not UTF-8 text'],
   ],
-  ports: [
+  'a port': [
     ['beyond the last', 'sandbox --port 65536', 2, "--port takes a whole number from 0 to 65535, not '65536'"],
     ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is in use by another program$/],
     ['of an address elsewhere', 'sandbox --port 0 --host 192.0.2.1', 2, '--port: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address'],
@@ -112,7 +112,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that is taken, of the page', `page --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is in use by another program$/],
     ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 127\.0\.0\.1 is in use by another program$/],
   ],
-  settings: [
+  'a setting': [
     ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /HTTP_PORT: a whole number from 0 to 65535 .*API_KEY: character 7 of 13 /],
     ['key with an emoji', { args: 'plan', env: { API_KEY: `${SECRET}😀` } }, 2, /API_KEY: character 7 of 7 is not printable ASCII/],
     ['organization that commands the terminal', { args: 'plan', env: { API_ORGANIZATION_ID: 'de\u001B[31mmo' } }, 2, /API_ORGANIZATION_ID: contains a space or a control character/],
@@ -146,7 +146,7 @@ afterAll(async () => {
   taken.close();
 });
 
-/** In a folder of its own, with the configuration of the world unless the files hold another. */
+/** Runs an input in a folder of its own, with the configuration of the world unless the files have another. */
 async function runWith({ args, env = {}, files = {}, isProcess = false }: Input): Promise<Finished> {
   const place = await mkdtemp(path.join(folder, 'input-'));
   const all: typeof files = Object.keys(files).some((name) => name.startsWith('sync.config'))
@@ -165,7 +165,7 @@ async function runWith({ args, env = {}, files = {}, isProcess = false }: Input)
 }
 
 describe.each(Object.entries(TABLE))('%s', (_, rows) => {
-  it.concurrent.each(rows)('%s', async (title, input, exitCode, line) => {
+  it.concurrent.each(rows)('is refused in one line: %s', async (title, input, exitCode, line) => {
     const { code, stdout, stderr } = await runWith(typeof input === 'string' ? { args: input } : input);
     const [first = '', ...others] = stderr.trimEnd().split('\n');
     const said = first.replace(/^slotsync: /, '');
@@ -183,7 +183,7 @@ describe.each(Object.entries(TABLE))('%s', (_, rows) => {
   });
 });
 
-it('plan: exit code 1 where no row that is to be sent can be mapped', async () => {
+it('plan ends with exit code 1 if no row to be sent can be mapped', async () => {
   const odd = (when: string) =>
     CONFIGURATION.replace('=> row.seats', `=> { if (${when}) throw new Error('odd'); return row.seats; }`);
   const none = await runWith({ args: 'plan rooms', files: { 'sync.config.ts': odd('true') } });
@@ -195,7 +195,7 @@ it('plan: exit code 1 where no row that is to be sent can be mapped', async () =
   expect(some.code).toBe(0);
 });
 
-it('output: a reader that closes the pipe early is no failure', async () => {
+it('a reader that closes the pipe early causes no failure', async () => {
   const child = spawn('sh', ['-c', `"${process.execPath}" "${CLI}" --help | head -n 1`], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -206,7 +206,7 @@ it('output: a reader that closes the pipe early is no failure', async () => {
   expect(output).toBe('Usage: slotsync [options] [command]\n');
 });
 
-it('process: a folder that was removed is named', async () => {
+it('a working directory that was removed is named in one line', async () => {
   const gone = await mkdtemp(path.join(folder, 'gone-'));
   const child = spawn('sh', ['-c', `rmdir "${gone}"; "${process.execPath}" "${CLI}" plan`], {
     cwd: gone,
@@ -219,7 +219,7 @@ it('process: a folder that was removed is named', async () => {
   expect(code).toBe(2);
 });
 
-it('process: what a configuration leaves running does not keep it alive', async () => {
+it('a timer that a configuration has started does not keep the process alive', async () => {
   const text = `${CONFIGURATION} setInterval(() => undefined, 1000);`;
   const { code, stderr } = await runWith({
     args: 'plan romms',
@@ -230,7 +230,7 @@ it('process: what a configuration leaves running does not keep it alive', async 
   expect(code).toBe(2);
 });
 
-it('keys: the commands that are printed for them can be pasted, whatever they hold', async () => {
+it('the commands that failures prints can be pasted, whatever their keys contain', async () => {
   const keys = ['--all', '-x', "it's", 'two words', '$(touch x)', 'R1'];
   await world.sql`DELETE FROM courses`;
   await world.sql`DELETE FROM rooms`;

@@ -1,4 +1,4 @@
-// The files that a release is made of: the package for npm, and the image.
+// Files of a release: the package for npm, and the image.
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -31,7 +31,7 @@ async function runPack(): Promise<Packed> {
   return result;
 }
 
-it('package: it has what runs, the documents and the licence, and nothing else', async () => {
+it('the package contains the program, the documents and the licence, and nothing else', async () => {
   const { version, size, unpackedSize, files } = await pack();
   expect(version).toBe(manifest.version);
   const paths = files.map(({ path }) => path);
@@ -66,7 +66,7 @@ it('package: it has what runs, the documents and the licence, and nothing else',
   expect(unpackedSize / 1024).toBeLessThan(3500);
 });
 
-it('package: each declaration that a user can import is in it, and no other', async () => {
+it('the package contains exactly the declarations that a user can import', async () => {
   const { files } = await pack();
   const declarations = files.map(({ path }) => path).filter((path) => path.endsWith('.d.ts'));
   for (const file of declarations) {
@@ -77,7 +77,7 @@ it('package: each declaration that a user can import is in it, and no other', as
   expect(declarations.length).toBeLessThan(15);
 });
 
-it('version: package.json, the lock, the README and the manifest for Kubernetes name the same', () => {
+it('package.json, the lock, the README and the manifest for Kubernetes have the same version', () => {
   const read = (file: string) => readFileSync(`${ROOT}${file}`, 'utf8');
   const { version } = manifest;
   const lock = JSON.parse(read('package-lock.json')) as {
@@ -192,7 +192,7 @@ function compile(command: string, folder: string): void {
 }
 
 it.skipIf(process.platform === 'win32')(
-  'image: the steps of the Dockerfile make a program that finds all of its files and packages',
+  'the image finds all of its files and packages after the steps of the Dockerfile',
   async () => {
     const { folder, entryPoint } = await playDockerfile();
     const [program = '', ...args] = entryPoint;
@@ -213,7 +213,7 @@ it.skipIf(process.platform === 'win32')(
 );
 
 it.skipIf(process.platform === 'win32')(
-  'release: a tag that is not the version stops the workflow',
+  'a tag that differs from the version stops the release workflow',
   async () => {
     const workflow = readFileSync(path.join(ROOT, '.github/workflows/release.yml'), 'utf8');
     const [, command = ''] = /run: (test .*GITHUB_REF_NAME.*)/.exec(workflow) ?? [];

@@ -1,4 +1,4 @@
-// Codes are given anew: the objects, and what is booked on them, follow the rows.
+// Rows get new codes: their objects, with their bookings, follow the rows.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
@@ -8,7 +8,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-it('rename: the object follows its row, says so, and is refused where it is not clear', async () => {
+it('rename lets the object follow its row, and is refused while the old row exists', async () => {
   expect((await world.run(['sync'])).code).toBe(0);
   const { id } = world.sandbox.object('room_R1') ?? {};
 

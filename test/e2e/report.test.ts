@@ -1,4 +1,4 @@
-// The report of a morning: report changes, holds, what needs a person and why, and requests.
+// The report of a morning: changes, holds, concerns with their reasons, and requests.
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -27,10 +27,10 @@ const report = async (...args: string[]) => (await world.run(['report', ...args]
 
 const flat = (text: string) => text.replaceAll(/\s+/g, ' ');
 
-/** From a heading until the next. */
+/** Returns the text from a heading to the next. */
 const section = (text: string, title: string) => text.split(`\n${title}\n`)[1]?.split(/\n\n/)[0] ?? '';
 
-it('report: says what needs a person, with the commands, in 80 columns', async () => {
+it('the report lists what needs a person, with the commands, in 80 columns', async () => {
   const text = await report();
   const needed = section(text, 'Needs a person');
   expect(needed).toMatch(/Run 2 holds \d+ deactivations of rooms/);
@@ -43,7 +43,7 @@ it('report: says what needs a person, with the commands, in 80 columns', async (
   expect(text.split('\n').filter((line) => line.length > 80)).toEqual([]);
 });
 
-it('report: says what runs planned and the service accepted, the drift, the bookings and the requests', async () => {
+it('the report has planned and accepted changes, drift, bookings and requests', async () => {
   const text = await report();
   expect(flat(text)).toContain('the last 24 hours, because no nightly sync was due yet');
   expect(section(text, 'What changed')).toMatch(/^rooms +30 +\d+ +29 /m); // to create, to retire, created
@@ -57,7 +57,7 @@ it('report: says what runs planned and the service accepted, the drift, the book
   expect(requests).toContain('Last answer of the service: HTTP 200');
 });
 
-it('report: begins when the last nightly sync was due, or at --since', async () => {
+it('the report begins when the last nightly sync was due, or at --since', async () => {
   await world.sql`
     INSERT INTO slotsync.schedules (name, pattern, timezone, last_due)
     VALUES ('nightly', '0 2 * * *', 'Europe/Stockholm', now() - interval '5 hours')`;
@@ -71,7 +71,7 @@ it('report: begins when the last nightly sync was due, or at --since', async () 
   expect(section(await report('--since', '2h'), 'What changed')).not.toMatch(/^rooms +30 /m);
 });
 
-it('report: counts the same requests as status, whatever command sent them', async () => {
+it('the report counts the same requests as status, whatever command sent them', async () => {
   await world.run(['discover']);
   await world.run(['check']);
   const { requests } = JSON.parse(await report('--json'));
@@ -83,14 +83,14 @@ it('report: counts the same requests as status, whatever command sent them', asy
   expect(stdout).not.toMatch(/ sent, /);
 });
 
-it('report: of one run is about that run alone', async () => {
+it('the report of a run covers that run only', async () => {
   const text = await report('1');
   expect(text).toContain('Report of run 1');
   expect(section(text, 'Runs')).toContain('sync: 1 partial.');
   expect(text).not.toContain('slotsync approve');
 });
 
-it('report: as HTML, text of the service is text', async () => {
+it('the report as HTML escapes text of the service', async () => {
   const html = await report('--html');
   expect(html).toContain('&lt;script&gt;alert(1)&lt;/script&gt; &amp; [a](b)');
   expect(html).not.toMatch(/<script|https?:\/\/(?!127)|<link|<img| src=/i);
@@ -99,7 +99,7 @@ it('report: as HTML, text of the service is text', async () => {
   );
 });
 
-it('report: one form at a time, and a run has its own period', async () => {
+it('the report refuses two forms at once, and a period beside a run', async () => {
   for (const args of [
     ['--html', '--json'],
     ['1', '--since', '2h'],
@@ -108,8 +108,8 @@ it('report: one form at a time, and a run has its own period', async () => {
     expect(await world.run(['report', ...args]), args.join(' ')).toMatchObject({ code: 2 });
 });
 
-describe.skipIf(findChromium() === undefined)('in a browser', () => {
-  it('report: the HTML is one page of A4, with no more than the document itself', async () => {
+describe.skipIf(findChromium() === undefined)('the report in a browser', () => {
+  it('fits one page of A4, and loads nothing but itself', async () => {
     await world.run(['report', '--html', '--out', 'report.html']);
     const file = path.join(world.folder, 'report.html');
     expect(await readFile(file, 'utf8')).toMatch(/^<!doctype html>/);

@@ -1,5 +1,5 @@
-// How many requests a run costs, counted at the service by endpoint: the quota counts requests, not objects. Ten streams of
-// ten types, some of which refer to others, half of them written without being read.
+// Number of requests of a run, counted at the service by endpoint, because the quota counts requests, not objects. Ten streams
+// of ten types, some of which refer to others, half of them written without being read.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { until } from '../support/wait.js';
@@ -27,10 +27,10 @@ const SCHEMA = {
   fields: STREAMS.flatMap((name) => [{ extId: `${name}.name` }, { extId: `${name}.parent` }]),
 };
 
-/** The least that a run of a new process sends beside reads and writes. */
+/** The fewest requests of a new process beside reads and writes. */
 const BESIDE = { authenticate: 1, types: 1, fields: 1 };
 
-describe('requests of a run', () => {
+describe('the requests of a run', () => {
   let world: Rehearsal;
 
   beforeAll(async () => {
@@ -46,7 +46,7 @@ describe('requests of a run', () => {
   beforeEach(() => world.sandbox.clearArrivals());
   afterAll(() => world.close());
 
-  /** By endpoint. */
+  /** Returns the number of requests by endpoint. */
   function counted(): Record<string, number> {
     const counts: Record<string, number> = {};
     for (const { method, path } of world.sandbox.arrivals()) {
@@ -60,12 +60,12 @@ describe('requests of a run', () => {
   const isThere = (extId: string, name: string) =>
     world.sandbox.object(extId)?.fields.some(({ values }) => values.includes(name));
 
-  it('a night without a change sends none', async () => {
+  it('are absent without a change', async () => {
     expect(await world.run(['sync'])).toMatchObject({ code: 0 });
     expect(counted()).toEqual({});
   });
 
-  it('three rows changed in each of ten streams take a write for each, and a read where fields are kept', async () => {
+  it('are a write for each of ten changed streams, and a read where fields are kept', async () => {
     for (const name of STREAMS)
       await world.sql`UPDATE ${world.sql(name)} SET name = name || ' new' WHERE code IN ('c1', 'c2', 'c3')`;
     expect(await world.run(['sync'])).toMatchObject({ code: 0 });
@@ -73,7 +73,7 @@ describe('requests of a run', () => {
     expect(STREAMS.every((name) => isThere(`${name}_c3`, 'Name 3 new'))).toBe(true);
   });
 
-  it('three rows more in each of ten streams take a write for each, and a read', async () => {
+  it('are a write and a read for each of ten streams with new rows', async () => {
     for (const name of STREAMS)
       await world.sql`INSERT INTO ${world.sql(name)} SELECT 'n' || i, 'New', 'c1' FROM generate_series(1, 3) AS i`;
     expect(await world.run(['sync'])).toMatchObject({ code: 0 });
@@ -81,7 +81,7 @@ describe('requests of a run', () => {
     expect(STREAMS.every((name) => isThere(`${name}_n3`, 'New'))).toBe(true);
   });
 
-  it('a worker that has a token sends a write for a change, and a read where fields are kept', async () => {
+  it('are, in a worker with a token, a write for a change, and a read where fields are kept', async () => {
     const worker = await world.startWorker();
     const change = async (name: string, code: string, to: string) => {
       await world.sql`UPDATE ${world.sql(name)} SET name = ${to} WHERE code = ${code}`;

@@ -1,4 +1,4 @@
-// Start over, and uninstall: everything goes, or nothing, and says what was lost.
+// Reset, to start over or to uninstall: it removes everything or nothing, and says what is lost.
 import { randomBytes } from 'node:crypto';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
@@ -16,9 +16,9 @@ const schemas = async () =>
   );
 const triggers = async () => (await world.sql`SELECT FROM pg_trigger WHERE NOT tgisinternal`).length;
 
-describe.each(STORES)('reset: with the queue on $store', ({ url, skip }) => {
+describe.each(STORES)('reset with the queue on $store', ({ url, skip }) => {
   it.skipIf(skip)(
-    'removes triggers, state and queue while nothing works, and the state starts from nothing',
+    'removes triggers, state and queue while no process works, and the state starts anew',
     async () => {
       world = await rehearse({ redisUrl: url, rows: 3, sandbox: { rate: 0 } });
       expect((await world.run(['triggers', 'install'])).code).toBe(0);
@@ -73,7 +73,7 @@ async function keysOf(url: string | undefined, prefix: string): Promise<string[]
   }
 }
 
-it('reset: triggers that the role may not remove are named with the SQL, and nothing is removed', async () => {
+it('reset removes nothing if its role may not remove the triggers, and prints the SQL', async () => {
   world = await rehearse({ rows: 3, migrated: false, sandbox: { rate: 0 } });
   const role = `state_${randomBytes(4).toString('hex')}`;
   const address = new URL(world.url);
@@ -103,7 +103,7 @@ it('reset: triggers that the role may not remove are named with the SQL, and not
   }
 });
 
-it('reset: a state of an unreleased program is removed, and its objects are adopted', async () => {
+it('reset removes the state of an unreleased version, whose objects are then adopted', async () => {
   world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
   expect((await world.run(['sync'])).code).toBe(0);
   await world.sql.unsafe(MAKE_SCHEMA_EARLIER);

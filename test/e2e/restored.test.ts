@@ -1,12 +1,12 @@
 // Guarantee 11
-// When a command looks whether its databases were restored from a backup.
+// When a command checks whether its databases were restored from a backup.
 import { afterEach, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
 let world: Rehearsal;
 afterEach(() => world.close());
 
-it('a command looks at its state when others see it at work, and no later than it plans', async () => {
+it('a command checks for a restore after it has registered and before it has planned', async () => {
   world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
   expect((await world.run(['sync'])).code).toBe(0);
   // Each look is noted with how many processes were seen then, and how many runs were planned.

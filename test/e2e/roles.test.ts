@@ -18,7 +18,7 @@ const nameOf = (role: Role) => `${role}_${SUFFIX}`;
 
 const [mirrorSql = '', stateSql = '', appSql = '', ownerSql = '', readerSql = ''] = readBlocks();
 
-/** The blocks of SQL in the section on roles, in order. */
+/** Returns the blocks of SQL in the section on roles, in order. */
 function readBlocks(): string[] {
   const page = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8');
   const [section = ''] = (page.split('## Database roles\n')[1] ?? '').split('\n## ');
@@ -73,7 +73,7 @@ afterAll(async () => {
   await world.close();
 });
 
-it('roles: for a state that may create no schema, the command names what to run, and nothing more is needed', async () => {
+it('migrate prints the SQL for a role that may not create schemas, and needs nothing more', async () => {
   await world.sql.unsafe(mirrorSql);
   const [createRole = '', setPath = '', ...createSchemas] = stateSql.trim().split('\n');
   await world.sql.unsafe(createRole + setPath);
@@ -85,7 +85,7 @@ it('roles: for a state that may create no schema, the command names what to run,
     expect(await run('migrate')).toMatchObject({ code: 0, stdout: expect.stringContaining(stdout) });
 });
 
-it('roles: every command runs with those of the mirror and of the state', async () => {
+it('the roles of docs/security.md suffice for every command', async () => {
   const check = await run('check', '--json');
   const { findings } = JSON.parse(check.stdout) as { findings: { what: string; result: string }[] };
   expect(findings.filter(({ result }) => result === 'fault' || result === 'warning')).toEqual([]);
@@ -113,7 +113,7 @@ it('roles: every command runs with those of the mirror and of the state', async 
   expect(world.sandbox.object('room_R3')).toMatchObject({ active: true });
 });
 
-it('roles: check warns of a mirror that may write or has the role of the state, with SQL for another', async () => {
+it('check warns of a mirror role that may write or owns the state, and proposes another role', async () => {
   const same = await world.run(['check'], { ...settings, MIRROR_DATABASE_URL: addressOf('slotsync_state') });
   expect(same.stdout).toMatch(
     /! role of the mirror: \S+ may do more than read: it may write to .*slotsync.*; it is the role of the state\n/,
@@ -127,7 +127,7 @@ it('roles: check warns of a mirror that may write or has the role of the state, 
   await world.sql.unsafe(`REVOKE UPDATE (name) ON campus.rooms FROM ${nameOf('slotsync_mirror')}`);
 });
 
-it('roles: rows that a policy hides from the mirror’s role are not taken for deleted', async () => {
+it('rows that a policy hides from the role of the mirror are not taken for deleted', async () => {
   await world.sql.unsafe(`
     ALTER TABLE campus.rooms ENABLE ROW LEVEL SECURITY;
     CREATE POLICY two ON campus.rooms FOR SELECT USING (code IN ('R1', 'R2'))`);
@@ -153,7 +153,7 @@ it('roles: rows that a policy hides from the mirror’s role are not taken for d
   await world.sql.unsafe('ALTER TABLE campus.rooms DISABLE ROW LEVEL SECURITY');
 });
 
-it('roles: a right that the mirror’s role lacks is named before a run, also of what a query or the bookings read', async () => {
+it('a right that the role of the mirror lacks is named before a run, also for queries and bookings', async () => {
   const role = nameOf('slotsync_mirror');
   await world.sql.unsafe(`REVOKE SELECT ON ALL TABLES IN SCHEMA campus FROM ${role}`);
   await world.configure(
@@ -181,7 +181,7 @@ it('roles: a right that the mirror’s role lacks is named before a run, also of
   await world.sql.unsafe(`GRANT SELECT ON ALL TABLES IN SCHEMA campus TO ${role}`);
 });
 
-it('roles: the log of loads, which freshness reads, needs the same two rights', async () => {
+it('the table of loads that freshness reads needs USAGE and SELECT', async () => {
   const role = nameOf('slotsync_mirror');
   await world.sql.unsafe(`
     CREATE SCHEMA etl;
@@ -202,7 +202,7 @@ it('roles: the log of loads, which freshness reads, needs the same two rights', 
 });
 
 it.skipIf(isForMirrorAlone())(
-  'roles: a worker takes what the owner’s triggers and another program put into the inbox',
+  'a worker takes changes from the inbox that triggers of the owner and another program added',
   async () => {
     await world.sql.unsafe(ownerSql + appSql);
     const printed = await run('triggers', 'print', 'rooms', 'courses');
@@ -239,7 +239,7 @@ it.skipIf(isForMirrorAlone())(
   },
 );
 
-it('roles: who only looks can, and can do nothing else', async () => {
+it('a role that only reads the state can run status, runs and failures, and nothing else', async () => {
   await world.sql.unsafe(readerSql);
   const reading = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_reader') };
   const status = await world.run(['status', '--full'], reading);

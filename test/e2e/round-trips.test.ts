@@ -1,4 +1,4 @@
-// How much the program asks of its databases, counted on the way to them: over a distance, each round trip is waited for.
+// Numbers of statements and round trips, counted on the way to the databases. Over a distance, each round trip costs time.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { addTallies, startCountingHop, type Tally } from '../support/round-trips.js';
@@ -7,7 +7,7 @@ import { until } from '../support/wait.js';
 
 type Hop = Awaited<ReturnType<typeof startCountingHop>>;
 
-/** Bounds, a few polls of a slow machine above what it takes today: whoever saves round trips lowers them. */
+/** Upper bounds, a few polls of a slow machine above the present numbers. A change that saves round trips lowers them. */
 const MOST = {
   PostgreSQL: {
     change: { statements: 36, roundTrips: 40 },
@@ -24,11 +24,11 @@ const MOST = {
 } as const;
 const CHANGES = 5;
 const SYNCS = 3;
-/** How often an idle worker looks into its inbox while it is counted: about a quarter of a minute. */
+/** Number of looks into the inbox while an idle worker is counted. They take about 15 seconds. */
 const LOOKS = 8;
 
-describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
-  describe.skipIf(skip || isForMirrorAlone())('PostgreSQL', () => {
+describe.each(STORES)('PostgreSQL with the queue on $store', ({ store, url, skip }) => {
+  describe.skipIf(skip || isForMirrorAlone())('the numbers of statements and round trips', () => {
     const most = MOST[store as keyof typeof MOST];
     let world: Rehearsal;
     let hop: Hop;
@@ -44,7 +44,7 @@ describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
       await hop.close();
     });
 
-    it('sync: one changed row costs no more statements and round trips than this', async () => {
+    it('stay within their bounds in a sync of one changed row', async () => {
       const tallies: Tally[] = [];
       for (let attempt = 0; attempt < SYNCS; attempt++) {
         await world.sql`UPDATE rooms SET name = ${`Changed ${attempt}`} WHERE code = 'R1'`;
@@ -55,7 +55,7 @@ describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
       expectAtMost(tallies, most.sync);
     });
 
-    it('sync: nothing to do costs no more statements and round trips than this', async () => {
+    it('stay within their bounds in a sync without a change', async () => {
       const tallies: Tally[] = [];
       for (let attempt = 0; attempt < SYNCS; attempt++) {
         hop.clear();
@@ -65,7 +65,7 @@ describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
       expectAtMost(tallies, most.nothing);
     });
 
-    it('worker: a change noted by a trigger costs no more statements and round trips than this', async () => {
+    it('stay within their bounds in a worker for a change noted by a trigger', async () => {
       expect(await world.run(['triggers', 'install', 'rooms'])).toMatchObject({ code: 0 });
       const worker = await world.startWorker([], env());
       const tallies: Tally[] = [];
@@ -82,7 +82,7 @@ describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
       await worker.finished;
     });
 
-    it('worker: while nothing is to be done it costs no more statements and round trips than this', async () => {
+    it('stay within their bounds in an idle worker', async () => {
       await world.startWorker([], env());
       const looks = () =>
         hop.tally().places.find(({ place }) => place.startsWith('WITH expired AS'))?.statements ?? 0;
@@ -100,7 +100,7 @@ const isSettled = async ({ sql }: Rehearsal): Promise<boolean> => {
   return open.length === 0;
 };
 
-/** Polls come between: the attempt with the fewest of them counts. Shows its places when it is more. */
+/** Compares the attempt with the fewest statements, because polls come between. Shows its places if it exceeds a bound. */
 function expectAtMost(tallies: readonly Tally[], most: { statements: number; roundTrips: number }): void {
   const [least = addTallies([])] = tallies.toSorted((a, b) => a.statements - b.statements);
   const { statements, roundTrips, places } = least;

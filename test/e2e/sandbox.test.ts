@@ -9,7 +9,7 @@ afterEach(async () => {
   await running?.finished;
 });
 
-it('sandbox: --latency-per-object holds an answer longer the more objects it has', async () => {
+it('sandbox --latency-per-object delays an answer by its number of objects', async () => {
   const sandbox = start(['sandbox', '--port', '0', '--json', '--latency-per-object', '3600000.5'], {});
   running = sandbox;
   await until(() => sandbox.output().includes('}\n'), { describe: () => `a sandbox: ${sandbox.output()}` });

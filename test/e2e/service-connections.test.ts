@@ -1,5 +1,5 @@
-// The way to the service: straight or through a proxy, with a certificate of a public or a private authority. What fails
-// before a request is written has sent nothing, and says so.
+// Connections to the service: direct or through a proxy, with a certificate of a public or a private authority. A failure
+// before the request is written reports that nothing was sent.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -56,7 +56,7 @@ async function listen(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** The sandbox behind https, with a certificate of the private authority. */
+/** Starts the sandbox behind https, with a certificate of the private authority. */
 async function startTls(): Promise<number> {
   const { cert, key } = (await authority?.issue('service', ['DNS:service.test', 'DNS:localhost'])) ?? {};
   const options = { cert: readFileSync(cert ?? ''), key: readFileSync(key ?? '') };
@@ -69,7 +69,7 @@ async function startTls(): Promise<number> {
   return listen(server);
 }
 
-/** A proxy that connects everybody who knows the password to one port, whatever host was asked for. */
+/** Starts a proxy that connects every client with the password to one port, whatever host the client asks for. */
 async function startProxy(port: number) {
   const asked: string[] = [];
   const proxy = createHttpServer();
@@ -91,7 +91,7 @@ const limiter = {
   take: async () => ({ usable: () => true, release: async () => undefined }),
 } as unknown as Limiter;
 
-/** The error of a request for a token. */
+/** Returns the error of a request for a token. */
 async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<SlotsyncError> {
   const client = createClient({
     api: { key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES', ...api },
@@ -119,7 +119,7 @@ const refusesAtLength = () => {
   const first = DRIPS.body.first.replace('200 OK', '407 Proxy Authentication Required');
   return createServer((socket) => drip(socket, { ...DRIPS.body, first }));
 };
-/** Reads what it is sent, so that something was sent, and then breaks the connection. */
+/** Reads a part of the request, so that something was sent, and then breaks the connection. */
 const breaks = () => createServer((socket) => socket.once('data', () => socket.resetAndDestroy()));
 const answersHttp = () => createHttpServer((_, response) => response.end('{}'));
 
@@ -139,14 +139,14 @@ describe('a request that was not written', () => {
     ['a proxy whose answer drips', drips, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
     ['a proxy whose refusal drips', refusesAtLength, through, /it answered 407/, /HTTPS_PROXY/],
     ['a proxy that says nothing', silent, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
-  ])('%s: it says that nothing was sent', async (_, create, way, message, remedy) => {
+  ])('reports that nothing was sent: %s', async (_, create, way, message, remedy) => {
     const error = await failureOf(way(await listen(create())));
     expect(error).toMatchObject({ code: 'service_unreachable', remedy: expect.stringMatching(remedy) });
     expect(error.message).toMatch(message);
     expect(error.message).toMatch(/; nothing was sent$/);
   });
 
-  it('a proxy: one that nobody listens at, or that wants a password, is named by its setting', async () => {
+  it('names the setting of a proxy that does not listen or that requires a password', async () => {
     const refused = await failureOf(through(await findFreePort()));
     expect(refused.message).toBe(
       'the proxy does not connect to the service (ECONNREFUSED); nothing was sent',
@@ -164,13 +164,13 @@ describe('a request that was not written', () => {
   });
 });
 
-it('a read that was sent has no answer, and says nothing of what the service may have carried out', async () => {
+it('a read without an answer does not say that the service may have carried it out', async () => {
   const error = await failureOf(http(await listen(breaks())));
   expect(error.code).toBe('answer_lost');
   expect(error.message).toMatch(/no answer arrived \(\w+\)$/);
 });
 
-it('plain http: it is never sent to a proxy', async () => {
+it('a request over plain http is never sent to a proxy', async () => {
   const { port, asked } = await startProxy(0);
   expect(await failureOf({ ...through(port), ...http(await findFreePort()) })).toMatchObject({
     facts: { reason: 'ECONNREFUSED' },
@@ -178,7 +178,7 @@ it('plain http: it is never sent to a proxy', async () => {
   expect(asked).toEqual([]);
 });
 
-/** A process of its own asks for a token, with the settings of its environment: authorities are read at its start. */
+/** Asks for a token in a process of its own, because Node reads authorities only at its start. */
 async function authenticate(env: Record<string, string>): Promise<string> {
   const dist = (file: string) => JSON.stringify(new URL(`../../dist/${file}`, import.meta.url));
   const script = `
@@ -203,8 +203,8 @@ async function authenticate(env: Record<string, string>): Promise<string> {
   return stdout.trim();
 }
 
-describe('a private authority', () => {
-  it('certificate: it is trusted with NODE_EXTRA_CA_CERTS, straight and through a proxy', async (test) => {
+describe('a certificate of a private authority', () => {
+  it('is trusted with NODE_EXTRA_CA_CERTS, directly and through a proxy', async (test) => {
     if (!authority) return test.skip('openssl is not there');
     const port = await startTls();
     const { port: proxyPort, asked } = await startProxy(port);
@@ -231,7 +231,7 @@ describe('a private authority', () => {
     expect(asked).toEqual(['service.test:443', 'service.test:443']);
   });
 
-  it('NO_PROXY: a host that it names is connected to straight', async (test) => {
+  it('is received over a direct connection from a host in NO_PROXY', async (test) => {
     if (!authority) return test.skip('openssl is not there');
     const port = await startTls();
     const { port: proxyPort, asked } = await startProxy(port);

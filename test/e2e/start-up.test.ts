@@ -16,7 +16,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-/** The packages, and the modules of `dist/`, that the program has loaded when it ends: V8 lists every script. */
+/** Returns the packages and the modules of `dist/` that the program has loaded when it ends. V8 lists every script. */
 async function loadedBy(...args: string[]): Promise<{ packages: string[]; modules: string[] }> {
   const coverage = await mkdtemp(path.join(folder, 'run-'));
   // Without it, and before a worker has noted the schedule, the configuration says it.
@@ -34,13 +34,13 @@ async function loadedBy(...args: string[]): Promise<{ packages: string[]; module
   return { packages: named(/\/node_modules\/((?:@[^/]+\/)?[^/]+)/), modules: named(/\/dist\/(.+)\.js$/) };
 }
 
-describe('start-up', () => {
-  it.skipIf(process.platform === 'win32')('the build makes the command executable', async () => {
+describe('the start of the program', () => {
+  it.skipIf(process.platform === 'win32')('has an executable file after the build', async () => {
     const { mode } = await stat(new URL('../../dist/cli.js', import.meta.url));
     expect(mode & 0o111).toBe(0o111);
   });
 
-  it('an older Node is named in one line, before anything is loaded', async () => {
+  it('fails on an older Node in one line, before anything is loaded', async () => {
     const { engines } = JSON.parse(
       await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
     ) as { engines: { node: string } };
@@ -61,7 +61,7 @@ describe('start-up', () => {
   });
 
   it.each([[['--help']], [['--version']], [['sync', '--help']]])(
-    '%j loads the command table and the width of text alone',
+    'loads only the command table and the width of text for %j',
     async (args) => {
       const { packages, modules } = await loadedBy(...args);
       expect(packages).toEqual(['commander', 'get-east-asian-width', 'string-width']);
@@ -85,7 +85,7 @@ describe('start-up', () => {
     },
   );
 
-  it('status loads the state, and neither queue, destination, mirror nor configuration', async () => {
+  it('loads the state for status, but no queue, destination, mirror or configuration', async () => {
     await world.run(['sync']);
     for (const options of [[], ['--json']]) {
       const { packages, modules } = await loadedBy('status', ...options);
@@ -110,7 +110,7 @@ describe('start-up', () => {
     }
   });
 
-  it('sync loads no server, no page, and no queue before it queues something', async () => {
+  it('loads no server, no page and no queue for a small sync', async () => {
     const { packages, modules } = await loadedBy('sync');
     const unused = ['hono', '@hono/node-server', 'prom-client', 'bullmq', 'ioredis', 'pg'];
     expect(packages).toContain('undici');
@@ -118,7 +118,7 @@ describe('start-up', () => {
     expect(modules.filter((name) => /^(http|page)\/|^app\/app-page$/.test(name))).toEqual([]);
   });
 
-  it('pause and failures load no queue', async () => {
+  it('loads no queue for pause and failures', async () => {
     for (const command of ['pause', 'failures']) {
       const { packages } = await loadedBy(command);
       expect(packages).not.toContain('bullmq');

@@ -5,23 +5,23 @@ import { createRequire } from 'node:module';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 
-describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
+describe.each(STORES)('slotsync with queue and quota on $store', ({ url, skip }) => {
   describe.skipIf(skip)('a sync', () => {
     let world: Rehearsal;
-    /** With one store: what is shown stands in the state. */
+    /** Runs the test with one store only: the output comes from the state. */
     const itOnce = it.runIf(url === undefined);
     beforeAll(async () => {
       world = await rehearse({ redisUrl: url, migrated: false });
     });
     afterAll(() => world.close());
 
-    it('asks for the migration first, and says how', async () => {
+    it('asks for the migration first, and names the command', async () => {
       const { code, stderr } = await world.run(['sync']);
       expect(code).toBe(2);
       expect(stderr).toContain('Run `slotsync migrate`');
     });
 
-    it('is prepared by migrate and check', async () => {
+    it('can start after migrate and check', async () => {
       expect(await world.run(['migrate'])).toMatchObject({
         code: 0,
         stdout: expect.stringContaining('Applied'),
@@ -31,7 +31,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(check.code).toBe(0);
     });
 
-    itOnce('is shown by plan, which writes nothing anywhere', async () => {
+    itOnce('is previewed by plan, which writes nothing anywhere', async () => {
       const before = await stateRows(world);
       const plan = await world.run(['plan']);
       expect(plan.stdout).toContain(
@@ -53,7 +53,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(await stateRows(world)).toEqual(before);
     });
 
-    it('brings every object there exactly as its row maps, within the quota', async () => {
+    it('sends every object exactly as its row maps, within the quota', async () => {
       const { code, stdout } = await world.start(['sync']).finished; // as a process of its own
       expect(stdout).toMatch(/Run 1 succeeded/);
       expect(code).toBe(0);
@@ -90,7 +90,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(world.sandbox.arrivals()).toHaveLength(0);
     });
 
-    itOnce('says why a record did not arrive, from the state alone', async () => {
+    itOnce('leaves a reason for each unsent record, which failures reads from the state alone', async () => {
       await world.sql`UPDATE rooms SET name = repeat('x', 41) WHERE code = 'R2'`;
       await world.sql`UPDATE rooms SET seats = 3000 WHERE code = 'R3'`; // accepted beside it
       await world.sql`INSERT INTO courses VALUES (900, 'Waits', 'R900')`;
@@ -120,7 +120,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       );
     });
 
-    itOnce('is shown by runs', async () => {
+    itOnce('is listed by runs', async () => {
       const runs = await world.run(['runs']);
       expect(runs.stdout).toMatch(/sync .* succeeded/);
       expect(runs.stdout).toMatch(/sync .* partial/);
@@ -173,7 +173,7 @@ describe('the program', () => {
     }
   });
 
-  it('reads times of a state database that prints them in another style', async () => {
+  it('reads times of a state database with another DateStyle and time zone', async () => {
     const world = await rehearse({ rows: 1 });
     try {
       await world.sql`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET DateStyle = ''SQL, DMY''', current_database());

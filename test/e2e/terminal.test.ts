@@ -44,7 +44,7 @@ const COMMANDS: [args: string[], shows: boolean][] = [
 ];
 
 const titled = COMMANDS.map(([args, shows]) => ({ title: visibleInLine(args.join(' ')), args, shows }));
-it.each(titled)('controls: $title shows them', async ({ args, shows }) => {
+it.each(titled)('the output of $title shows control characters escaped', async ({ args, shows }) => {
   for (const json of [[], ['--json']]) {
     const { stdout, stderr } = await world.run([...args, ...json]);
     for (const printed of [stdout, stderr]) {
@@ -56,7 +56,7 @@ it.each(titled)('controls: $title shows them', async ({ args, shows }) => {
   }
 });
 
-/** Runs a program in a terminal: part of every Debian; the one of other systems has other options. */
+/** True if a program can run in a terminal of the `script` of util-linux. On other systems, `script` has other options. */
 const hasScript = spawnSync('script', ['--version']).stdout?.toString().includes('util-linux') ?? false;
 
 /** Starts a command on a terminal of 80 columns and 24 rows. */
@@ -82,7 +82,7 @@ function startOnTerminal(args: string, env: Record<string, string | undefined> =
 }
 
 it.skipIf(!hasScript)(
-  'progress: Ctrl-C leaves no line of it, and log lines in the zone of the schedule stand above it',
+  'Ctrl-C removes the line of progress, above which log lines are in the zone of the schedule',
   async () => {
     const schedule = "schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }";
     await world.configure(CONFIGURATION.replace('streams: {', `${schedule},\n  streams: {`));
@@ -104,7 +104,7 @@ it.skipIf(!hasScript)(
   },
 );
 
-it.skipIf(!hasScript)('status --watch: one screen that is drawn again, and gone after q', async () => {
+it.skipIf(!hasScript)('status --watch redraws one screen, and removes the screen after q', async () => {
   await world.run(['sync', 'rooms']);
   const giveUp = (key: string) =>
     world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = ${key}`;
@@ -122,7 +122,7 @@ it.skipIf(!hasScript)('status --watch: one screen that is drawn again, and gone 
   expect(watch.screen.shown()).toEqual(['']);
 });
 
-it('status --watch: a pipe and --json are refused, with what to do', async () => {
+it('status --watch refuses a pipe and --json, and says what to do', async () => {
   const pipe = await world.run(['status', '--watch']);
   expect(pipe).toMatchObject({ code: 2, stdout: '' });
   expect(pipe.stderr).toContain(
@@ -132,7 +132,7 @@ it('status --watch: a pipe and --json are refused, with what to do', async () =>
   expect(await world.run(['status', '--watch', '0'])).toMatchObject({ code: 2 });
 });
 
-it.skipIf(!hasScript)('reset: asks, and removes nothing unless yes is typed', async () => {
+it.skipIf(!hasScript)('reset removes nothing on a terminal unless yes is typed', async () => {
   for (const keys of ['y\r', '\u0003']) {
     const reset = startOnTerminal('reset');
     await reset.shows(/Remove it\? Type yes:/);

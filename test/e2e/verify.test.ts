@@ -18,7 +18,7 @@ const open = async (rows = 30) => {
   expect((await world.run(['sync'])).code).toBe(0);
   await settle();
 };
-/** As if the records were written an hour ago: what is written just now is asked for twice. */
+/** Ages the records by an hour, because verify reads recently written objects twice. */
 const settle = () => world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 const removeAll = () => {
   for (const { id } of world.sandbox.objects()) world.sandbox.removeObject(id);
@@ -27,7 +27,7 @@ const rename = (code: string, name: string) =>
   world.sandbox.changeObject(`room_${code}`, { fields: [{ fieldId: 'room.name', values: [name] }] });
 
 describe('slotsync verify', () => {
-  it('a service that was restarted empty: everything is missing, held, approved and there again', async () => {
+  it('finds everything missing at an emptied service, and repairs it after an approval', async () => {
     await open();
     removeAll();
     const sync = await world.run(['sync']);
@@ -81,7 +81,7 @@ describe('slotsync verify', () => {
     expect(code).toBe(0);
   });
 
-  it('a few changes: named with both values, written to a file, repaired within limits, and gone when mended', async () => {
+  it('names a few changes with both values, writes them to a file, and repairs them', async () => {
     await open();
     rename('R1', '=Aula');
     world.sandbox.changeObject('room_R2', { active: false });
@@ -128,7 +128,7 @@ describe('slotsync verify', () => {
     [['--detach'], '--detach is about a repair: add --repair'],
     [['halls'], "no stream 'halls' in the configuration"],
     [['--out', 'no/such/folder/drift.csv'], 'no/such/folder/drift.csv cannot be written'],
-  ])('%j is refused before anything is read', async (args, says) => {
+  ])('is refused before anything is read: %j', async (args, says) => {
     world = await rehearse({ rows: 1, sandbox: { rate: 0 } });
     const { code, stderr } = await world.run(['verify', ...args]);
     expect(stderr).toContain(says);
@@ -136,7 +136,7 @@ describe('slotsync verify', () => {
     expect(world.sandbox.arrivals()).toEqual([]);
   });
 
-  it('check says when the next verify is due', async () => {
+  it('has its next time shown by check', async () => {
     await open(1);
     expect((await world.run(['check'])).stdout).toMatch(
       /✓ verify: the next verify is due 20\d\d-\d\d-\d\d 05:00 UTC, if a worker is running/,

@@ -7,8 +7,8 @@ import { until } from '../support/wait.js';
 
 const ROWS = 200;
 
-describe('worker: watched over HTTP', () => {
-  it('tells its health and its metrics, and that it is not ready once a database is gone', async () => {
+describe('a worker that is watched over HTTP', () => {
+  it('serves its health and metrics, and is not ready once a database is gone', async () => {
     const world = await rehearse({ rows: 40, sandbox: { rate: 20 } });
     const state = await createDatabase();
     try {
@@ -77,7 +77,7 @@ describe('worker: watched over HTTP', () => {
   });
 });
 
-describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip }) => {
+describe.each(STORES)('a worker that is stopped, with the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip)('in two steps', () => {
     let world: Rehearsal;
     beforeAll(async () => {
@@ -86,7 +86,7 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
     });
     afterAll(() => world.close());
 
-    it('first finishes what is in work, and leaves nothing claimed', async () => {
+    it('finishes batches in flight after the first signal, and leaves nothing claimed', async () => {
       world.holdWrites(3);
       const worker = world.start(['worker', '--concurrency', '4']);
       await world.untilHeld();
@@ -102,7 +102,7 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
       expect(synced).toBeLessThan(2 * ROWS);
     });
 
-    it('then interrupts it: the work goes back at once, with every attempt it had', async () => {
+    it('returns its batches at once after the second signal, without using an attempt', async () => {
       world.holdWrites();
       const worker = world.start(['worker', '--concurrency', '4']);
       await world.untilHeld(2);
@@ -116,7 +116,7 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
       expect((await world.claims()).claimed).toBe(0);
     });
 
-    it('interrupts it also when the grace has ended', async () => {
+    it('returns its batches when the grace has ended', async () => {
       world.sandbox.openGate();
       world.holdWrites();
       const worker = world.start(['worker', '--concurrency', '2', '--grace', '1']);
@@ -127,7 +127,7 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
       expect((await world.claims()).claimed).toBe(0);
     });
 
-    it('and another finishes the run', async () => {
+    it('leaves its run to another worker, which finishes the run', async () => {
       if (url === undefined) {
         const spent = await world.sql`SELECT max(attempts_made)::int AS attempts FROM slotsync_queue.job`;
         expect(spent).toEqual([{ attempts: 0 }]);
