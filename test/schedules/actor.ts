@@ -1,15 +1,15 @@
-// The parts of a schedule. An actor runs the real use cases, and before each of its steps it parks until the scheduler
-// lets it go: a statement of the state, a reading of the mirror, a request at the service, its answer.
+// The parts of a schedule. An actor runs the real use cases, and parks before each step until the scheduler lets it go. A step
+// is a statement of the state, a reading of the mirror, a request at the service, or its answer.
 import { setImmediate as turn } from 'node:timers/promises';
 
 /** The step that an actor is about to take. */
 export interface Step {
   label: string;
-  /** False: it cannot be done yet. */
+  /** Returns false as long as the step cannot be done. Undefined: the step can always be done. */
   when?: () => boolean;
-  /** The actor waits of its own accord: that another one goes instead is not a preemption. */
+  /** True if the actor waits voluntarily. A switch to another actor is then no preemption. */
   isPause?: boolean;
-  /** Nobody else can tell whether it was done yet: nobody is let go in front of it. */
+  /** True if no other actor can observe the step, so that no preemption before the step is tried. */
   isLocal?: boolean;
   /** Set while the actor waits for the service. */
   request?: PendingRequest;
@@ -19,9 +19,9 @@ export interface Step {
 export interface PendingRequest {
   place: 'request' | 'answer';
   isWrite: boolean;
-  /** The connection breaks: the client gets no answer. What has only arrived is not processed. */
+  /** Breaks the connection. The client gets no answer, and a request that has only arrived is not processed. */
   lose(): void;
-  /** The service processes it all the same. */
+  /** Lets the service process the request nevertheless. */
   process(): Promise<void>;
 }
 
@@ -31,17 +31,17 @@ interface ParkedStep extends Step {
 
 export interface Actor {
   name: string;
-  /** Not a process, but what happens to others. It is let go last, and going on after it is not a preemption. */
+  /** True for an event, which is not a process. The scheduler picks events last, and leaving an event is no preemption. */
   isEvent: boolean;
-  /** Does the work when the scheduler lets this actor go; never when it was killed before. */
+  /** Parks, and does the work when the scheduler lets this actor go. Never resolves after a kill. */
   step<T>(step: Step, work: () => T | Promise<T>): Promise<T>;
   /** Starts the actor: it runs to its first step. */
   start(body: (actor: Actor) => Promise<void>): void;
   isAlive(): boolean;
   isKilled(): boolean;
-  /** The error it threw. */
+  /** Error that the actor threw. */
   failure(): unknown;
-  /** Its next step. */
+  /** Next step of the actor. */
   next(): Step | undefined;
   isEnabled(): boolean;
   /** Takes the next step away from the actor. */
@@ -49,7 +49,7 @@ export interface Actor {
   kill(): void;
   /** Lets the actor take its next step. */
   go(): void;
-  /** Whether it has parked or ended within so many milliseconds. */
+  /** Returns true if the actor has parked or ended within this time. */
   settled(ms: number): Promise<boolean>;
 }
 

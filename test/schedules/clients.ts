@@ -1,5 +1,5 @@
-// The clients of an actor, with the scheduler in between: the state, the mirror and the service are real, and each call
-// of them is a step of the actor.
+// The clients of an actor, with the scheduler in between. State, mirror and service are real, and each call of them is a step
+// of the actor.
 import type { Destination } from '../../src/destination/destination.js';
 import type { Mirror } from '../../src/mirror/mirror.js';
 import type { State } from '../../src/state/database.js';
@@ -50,7 +50,7 @@ function noteStatements(tx: Queries, note: (label: string) => void): void {
   };
 }
 
-/** The part of a run that only its workers see. */
+/** Tables that only the workers of a run observe. */
 const OF_A_RUN = new Set(['runs', 'batches', 'changes']);
 
 function stepOf(statement: string, isAlone: boolean): Step {
@@ -59,19 +59,19 @@ function stepOf(statement: string, isAlone: boolean): Step {
   return { label, isLocal: isAlone && tables.every((table) => OF_A_RUN.has(table)) };
 }
 
-/** Verb and tables of a statement. */
+/** Returns the verb and the tables of a statement. */
 function labelOf(statement: string): string {
   const [verb = ''] = /insert|update|delete|select/i.exec(statement) ?? [];
   const tables = [...statement.matchAll(/"?slotsync"?\."?(\w+)"?/g)].map(([, table = '']) => table);
   return [verb.toLowerCase(), ...new Set(tables)].join(' ');
 }
 
-/** From the keys alone, whatever the rows are. */
+/** Readings that depend only on keys, not on the values of rows. */
 const OF_KEYS = new Set(['readExternalIdsOfKeys']);
-/** Only about the source's shape, or not asked of the server: no step. */
+/** Calls that are no step: they concern the shape of the source, or do not ask the server. */
 const NO_READING = new Set(['cursorType', 'checkStream', 'databaseIdentity', 'ping', 'close', 'takeTurn']);
 
-/** The mirror, each reading of which is a step; of one in blocks the beginning, and what follows the first block. */
+/** Wraps the mirror. Each reading is a step. A reading in blocks has two steps: its beginning, and after its first block. */
 export function mirrorOf(actor: Actor, mirror: Mirror, onRead: () => void): Mirror {
   return new Proxy(mirror, {
     get(target, name, receiver) {
@@ -103,7 +103,7 @@ async function* inSteps(actor: Actor, name: string, onRead: () => void, read: Wo
   }
 }
 
-/** The service. Its requests are steps where they arrive; a process that was killed sends none. */
+/** Wraps the service. Its requests are steps where they arrive. A killed process sends none. */
 export function destinationOf(actor: Actor, destination: Destination): Destination {
   return new Proxy(destination, {
     get(target, name, receiver) {

@@ -29,7 +29,7 @@ export function createEdits(room: Room) {
   let isInterrupted = false;
   let edits = 0;
 
-  /** Notes what stands in an object: processes without a scheduler have written since. */
+  /** Reads the note of an object, and records it as written, because processes without a scheduler may have written it. */
   function look(extId: string): string | undefined {
     const note = noteOf(extId);
     if (note === undefined || entered.get(extId)?.has(note)) return note;
@@ -38,7 +38,7 @@ export function createEdits(room: Room) {
     return note;
   }
 
-  /** The service has carried out a write of an object. */
+  /** Records that the service has carried out a write of an object. */
   function wrote(actor: Actor, extId: string): void {
     const [before, last] = [standing.get(extId), writtenTo(extId).at(-1)];
     const note = look(extId);
@@ -63,10 +63,10 @@ export function createEdits(room: Room) {
   return {
     faults,
     observer,
-    /** A write or its answer is lost: nobody knows what a person entered beside it. */
+    /** Records that a write or its answer was lost, so that a note of a person may be lost beside it. */
     interrupted: () => (isInterrupted = true),
 
-    /** A person enters a note of its own. Returns the note; undefined: there is no such object. */
+    /** Enters a new note as a person. Returns the note, or undefined if there is no object. */
     edit(extId: string): string | undefined {
       if (look(extId) === undefined) return undefined;
       const note = `by hand ${++edits}`;
@@ -76,7 +76,7 @@ export function createEdits(room: Room) {
       return note;
     },
 
-    /** All actors have ended. `notes`: by external id, the notes of the rows. */
+    /** Records that all actors have ended. `notes` are the notes of the rows by external id. */
     rest(notes: ReadonlyMap<string, string>): void {
       for (const extId of standing.keys()) look(extId);
       const isSettled = (extId: string) => !isInterrupted && writtenTo(extId).at(-1) === notes.get(extId);
@@ -85,7 +85,7 @@ export function createEdits(room: Room) {
       );
     },
 
-    /** The faults of an object whose row has this note, when everything is quiet. */
+    /** Returns the faults of an object whose row has this note, when everything is quiet. */
     judge(extId: string, ofRow: string): string[] {
       const note = noteOf(extId);
       const stays = settled.get(extId);

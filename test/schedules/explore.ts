@@ -1,5 +1,5 @@
-// All schedules of a scenario with at most two preemptions, after CHESS (Musuvathi et al., OSDI 2008): a schedule is
-// played, and at each of its decisions the others that could have gone are schedules of their own.
+// Plays all schedules of a scenario with at most two preemptions, after CHESS (Musuvathi et al., OSDI 2008). At each decision
+// of a schedule that was played, every other actor that could have gone makes another schedule.
 import { messageOf } from '../../src/errors/errors.js';
 import { createActor, type Actor } from './actor.js';
 import { createEdits } from './edits.js';
@@ -14,20 +14,20 @@ export interface Scenario {
   streams: readonly StreamShape[];
   /** Makes the rows, and plans them. Returns the facts that the actors need. */
   prepare(room: Room): Promise<Record<string, number>>;
-  /** By name, a capital letter: what each actor does. Events may happen at any time, or when `when` says. */
+  /** Work of each actor, by its name, a capital letter. An event happens at any time, or when its `when` permits. */
   processes: Record<string, (cast: Cast, actor: Actor) => Promise<void>>;
   events?: Record<string, (cast: Cast, actor: Actor) => Promise<void>>;
-  /** Several processes work one run. */
+  /** True if several processes work one run. */
   sharesRun?: boolean;
-  /** External ids that may stay active though no row has them. */
+  /** Returns external ids that may stay active although no row has them. */
   left?(room: Room): string[];
-  /** Codes of records that may end without being sent, because an object can be that of one row alone. */
+  /** Codes with which records may end unsent, because an object can belong to one row only. */
   refused?: readonly string[];
-  /** Unsent rows must be shown as held, due or failed when all actors have ended. */
+  /** True if unsent rows must be shown as held, due or failed when all actors have ended. */
   showsUnsent?: boolean;
-  /** More that must hold when all actors have ended. */
+  /** Returns faults of this scenario, when all actors have ended. */
   judgeAtOnce?(room: Room): Promise<string[]>;
-  /** More that must hold when everything is quiet. */
+  /** Returns faults of this scenario, when everything is quiet. */
   judge?(room: Room): Promise<string[]>;
 }
 
@@ -39,12 +39,12 @@ export interface Cast {
   process: ReturnType<Room['process']>;
   actorOf(name: string): Actor;
   isWorking(): boolean;
-  /** To be told after the mirror, or the link of a row, was changed. */
+  /** Must be called after a change of the mirror, or of the link of a row. */
   mirrorChanged(): Promise<void>;
   interrupted(): void;
-  /** A person enters a note in an object at the service. */
+  /** Enters a note in an object at the service, as a person. */
   edit(extId: string): void;
-  /** To be told when the streams are frozen, or not any more. */
+  /** Must be called when the streams are frozen or unfrozen. */
   freeze(isOn: boolean): void;
 }
 
@@ -52,7 +52,7 @@ export const PREEMPTIONS_MOST = 2;
 
 export interface Explored {
   schedules: number;
-  /** The reports of the first that failed. */
+  /** Reports of the first schedules that failed. */
   failures: string[];
   failed: number;
 }
@@ -64,7 +64,7 @@ export interface Outcome {
   isDiverged: boolean;
 }
 
-/** Plays one schedule in a room of its own, lets everything come to rest, and judges what stands then. */
+/** Plays one schedule in a room of its own, lets everything come to rest, and judges the result. */
 export async function playOne(
   world: ExploredWorld,
   scenario: Scenario,
@@ -145,16 +145,16 @@ export async function playOne(
   return { decisions: played.decisions, trace: played.trace, faults, isDiverged };
 }
 
-/** A schedule to be played. `rank`: of a bounded part, those of a higher one come first. */
+/** A schedule to be played. If only a part is played, schedules of a higher rank come first. */
 interface Planned {
   choices: string[];
   preemptions: number;
   rank: number;
 }
 
-/** The share of the remaining schedules that each number of preemptions gets, where only some are played. */
+/** Share of the remaining schedules for each number of preemptions, if only a part is played. */
 const SHARES = [1, 0.7, 1];
-/** Most is decided while a request, above all a write, is under way. */
+/** Ranks by the place of a preemption. Most faults need a preemption during a request, above all during a write. */
 const RANKS = { write: 2, request: 1, other: 0 } as const;
 
 /**
@@ -185,7 +185,7 @@ export async function explore(world: ExploredWorld, scenario: Scenario, most = I
   return explored;
 }
 
-/** On a slow machine two workers of one run may meet a step earlier or later: then the choices say nothing, and are tried again. */
+/** Plays a schedule again if its choices could not be followed: on a slow machine, workers of one run may change their order. */
 async function playAsChosen(world: ExploredWorld, scenario: Scenario, choices: readonly string[]) {
   let outcome = await playOne(world, scenario, choices);
   for (let again = 0; again < 2 && outcome.isDiverged; again++)
@@ -193,7 +193,7 @@ async function playAsChosen(world: ExploredWorld, scenario: Scenario, choices: r
   return outcome;
 }
 
-/** Takes the first of the highest rank off the list; of the lowest, the first of `left` that lie evenly in it. */
+/** Takes a schedule of the highest rank from the list. Of the lowest rank, takes `left` schedules evenly. */
 function takeNext(open: Planned[], left: number): Planned | undefined {
   const rank = Math.max(...open.map((one) => one.rank));
   if (rank > 0)
@@ -205,7 +205,7 @@ function takeNext(open: Planned[], left: number): Planned | undefined {
   return open.splice(0, skipped)[Math.floor(skipped / 2)];
 }
 
-/** The schedules that decide otherwise at one step after the given ones. */
+/** Returns the schedules that choose another actor at one step after the given choices. */
 function branch(
   { sharesRun = false }: Scenario,
   decisions: readonly Decision[],
@@ -224,7 +224,7 @@ function branch(
   );
 }
 
-/** A schedule that failed, and how to play it alone. */
+/** Describes a schedule that failed, and how to play it alone. */
 export function report({ name }: Scenario, { decisions, trace, faults }: Outcome): string {
   const choices = writeChoices(decisions.map(({ chosen }) => chosen));
   return [

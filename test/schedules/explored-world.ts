@@ -1,5 +1,5 @@
-// Everything that the schedules of one scenario share: a database, the service, and the clients of each actor. Each
-// schedule has streams, rows, keys and external ids of its own in it.
+// Everything that the schedules of one scenario share: a database, the service, and the clients of each actor. Each schedule
+// has its own streams, rows, keys and external ids in it.
 import { pino } from 'pino';
 import postgres from 'postgres';
 import { createDestination, type Destination } from '../../src/destination/destination.js';
@@ -10,7 +10,7 @@ import { createDatabase } from '../support/services.js';
 import type { Actor } from './actor.js';
 import { startSteppedService } from './service.js';
 
-/** Always grants: the tests of the quota are elsewhere. */
+/** Grants every slot at once. Other tests test the quota. */
 const FREE: SlotStore = {
   take: async () => ({ grants: [{ token: 'free', waitMs: 0 }] }),
   withdraw: async () => undefined,
@@ -21,7 +21,7 @@ const FREE: SlotStore = {
   },
 };
 
-/** Longer than a schedule takes on any machine: a claim that is renewed meanwhile would be a step more. */
+/** Longer than any schedule takes, because a claim that is renewed would be another step. */
 export const REQUEST_SECONDS = 600;
 
 export const FIELDS = ['thing.name', 'thing.note', 'thing.parent'];
@@ -66,12 +66,12 @@ export async function openExploredWorld() {
     service,
     mirror,
     log,
-    /** For a room in this database. */
+    /** Returns the name of a new room in this database. */
     newName: () => `w${++rooms}`,
-    /** Clients that no scheduler stands in front of. */
+    /** Clients without a scheduler. */
     plain,
 
-    /** The clients of the actor of this name. */
+    /** Returns the clients of the actor of this name. */
     clientsOf(name: string): { state: State; destination: Destination } {
       const state = states.get(name) ?? openState({ url: database.url, connections: 3, duty: name });
       const destination = destinations.get(name) ?? openDestination(`/${name}/v1`);
@@ -80,22 +80,22 @@ export async function openExploredWorld() {
       return { state, destination };
     },
 
-    /** A mirror for one process: its connections are few, and one that was killed keeps them. */
+    /** Opens a mirror for one process. A killed process keeps its few connections. */
     openMirror(): Mirror {
       const opened = idleMirrors.pop() ?? createMirror({ url: database.url });
       mirrors.push(opened);
       return opened;
     },
-    /** The mirrors of processes that have ended serve the next schedule: a connection costs 25 ms of processor time. */
+    /** Keeps the mirrors of ended processes for the next schedule, because a connection costs 25 ms of processor time. */
     keepMirrors: () => void idleMirrors.push(...mirrors.splice(0)),
-    /** Ends what the processes of a schedule read. Connections to the service whose requests never get an answer serve no other. */
+    /** Closes the mirrors and the destinations of a schedule, whose requests may never get an answer. */
     async closeMirrors(): Promise<void> {
       const opened = [...mirrors.splice(0), ...destinations.values()];
       destinations.clear();
       await Promise.all(opened.map((one) => one.close()));
     },
 
-    /** Whether a session of this actor waits for a lock; of an event, one that no actor has. */
+    /** Returns true if a session of this actor waits for a lock. For an event: a session that belongs to no actor. */
     async isBlocked({ name, isEvent }: Actor): Promise<boolean> {
       const waiting = await sql`
         SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'

@@ -1,16 +1,15 @@
 // Guarantees 3, 5, 6, 11
-// Random histories of gates, of seeds that are played in turn: SLOTSYNC_HISTORIES says how many, and SLOTSYNC_HISTORY=17
-// plays one alone.
+// Random histories of gates, played by seed. SLOTSYNC_HISTORIES sets their number, and SLOTSYNC_HISTORY=17 plays one alone.
 import { describe, expect, inject, it } from 'vitest';
 import { openExploredWorld, type ExploredWorld } from './explored-world.js';
 import { drawHistory, playGateHistory, type GateHistory, type GateOutcome } from './gate-histories.js';
 
 const only = process.env['SLOTSYNC_HISTORY'];
-/** Histories of a complete run, and of `npm test`. */
+/** Numbers of histories of a complete run, and of `npm test`. */
 const ALL = 400;
 const FEW = 4;
 const most = Number(process.env['SLOTSYNC_HISTORIES'] ?? (inject('schedulesAtMost') === 0 ? ALL : FEW));
-/** Histories over one database. */
+/** Number of histories in one database. */
 const SEEDS_EACH = 4;
 const OPERATIONS = 25;
 
@@ -19,7 +18,7 @@ const parts = Array.from({ length: Math.ceil(seeds.length / SEEDS_EACH) }, (_, a
   seeds.slice(at * SEEDS_EACH, (at + 1) * SEEDS_EACH),
 );
 
-/** Leaves out what a history that ends wrong does not need. */
+/** Removes operations that a failing history does not need. */
 async function shorten(world: ExploredWorld, history: GateHistory): Promise<GateOutcome | undefined> {
   let { operations } = history;
   let shortest: GateOutcome | undefined;
@@ -40,7 +39,7 @@ function report(seed: number, { faults, trace }: GateOutcome): string {
   return [`seed ${seed}:`, ...faults, ...trace, `Play it alone: ${alone}`].join('\n  ');
 }
 
-/** The first operation after which the two differ; -1: none. */
+/** Returns the index of the first operation after which the two differ, or -1. */
 const firstDifference = (one: GateOutcome, other: GateOutcome) =>
   one.states.findIndex((state, at) => state !== other.states[at]);
 
@@ -51,8 +50,8 @@ async function playSeed(world: ExploredWorld, seed: number): Promise<string | un
   return undefined;
 }
 
-describe.concurrent.each(parts)('gates: histories from seed %i on', (...part) => {
-  it('end with everything sent, or shown as waiting', { timeout: 60 * 60 * 1000 }, async () => {
+describe.concurrent.each(parts)('random histories of gates from seed %i on', (...part) => {
+  it('end with every record sent, or shown as waiting', { timeout: 60 * 60 * 1000 }, async () => {
     const world = await openExploredWorld();
     try {
       const failed: string[] = [];
@@ -67,8 +66,8 @@ describe.concurrent.each(parts)('gates: histories from seed %i on', (...part) =>
   });
 });
 
-describe('gates', () => {
-  it('without their finished runs are what they were with them', async () => {
+describe('random histories of gates', () => {
+  it('have the same states with and without their finished runs', async () => {
     const world = await openExploredWorld();
     try {
       for (const seed of [1, 2, 3]) {

@@ -43,13 +43,13 @@ const WORLDS: readonly (readonly StreamShape[])[] = [
 const NAMES = ['u', 'v', 'w'];
 const CODES = ['A', 'B', 'C'];
 const KEYS = ['1', '2', '3'];
-/** Name of an object that somebody has changed at the service. */
+/** Name that a person has given to an object at the service. */
 const BY_HAND = 'by hand';
 const WORKERS = ['A', 'B'];
 const STEPS_MOST = 4000;
 const HOUR = 60 * 60 * 1000;
 
-/** How often each operation comes. */
+/** Relative frequency of each operation. */
 const WEIGHTS = {
   change: 30,
   sync: 9,
@@ -84,7 +84,7 @@ export interface Operation {
   seed: number;
 }
 
-/** The history of a seed. In every second one nothing happens while a process works. */
+/** Draws the history of a seed. */
 export function drawHistory(seed: number, length: number): Operation[] {
   const random = createRandom(seed);
   const kinds = (Object.keys(WEIGHTS) as Kind[]).flatMap((kind) =>
@@ -100,14 +100,14 @@ export interface GateHistory {
   /** Chooses the streams, and whether processes stand still in the middle of their work. */
   seed: number;
   operations: readonly Operation[];
-  /** Finished runs are deleted after each operation. */
+  /** True if finished runs are deleted after each operation. */
   prunesAlways?: boolean;
 }
 
 export interface GateOutcome {
   faults: string[];
   trace: string[];
-  /** After each operation, what stands at the service and what is shown. */
+  /** Objects at the service and everything that is shown, after each operation. */
   states: string[];
   steps: number;
 }

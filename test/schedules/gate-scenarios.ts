@@ -1,5 +1,5 @@
-// Scenarios of gates: freezes, approvals and cancellations beside batches and plans, and whole plans beside changes that come too
-// late for them.
+// Scenarios of gates: freezes, approvals and cancellations beside batches and plans, and whole plans beside changes that arrive
+// too late for them.
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/schedules.js';
 import { startRun } from '../../src/state/runs/start-run.js';
@@ -22,7 +22,7 @@ import {
 } from './scenarios.js';
 
 const HOUR = 60 * 60 * 1000;
-/** All streams are frozen; and an operator ends that. */
+/** Freezes all streams. */
 const freeze: Body = async ({ room, freeze: note }, actor) => {
   await actor.step({ label: 'the streams are frozen' }, async () => {
     const endsAt = new Date(Date.now() + HOUR);
@@ -41,20 +41,20 @@ const unfreezeAfter =
       });
     });
   };
-/** A worker begins the syncs that are due, after this actor. */
+/** Lets a worker begin the due syncs after this actor has ended. */
 const workDueAfter =
   (name: string): Body =>
   async ({ process, actorOf }, actor) => {
     await actor.step({ label: 'looks what is due', when: () => !actorOf(name).isAlive() }, () => undefined);
     for (const { id } of await startDue(process.deps)) await process.work(id);
   };
-/** Retention deletes every finished run. */
+/** Deletes every finished run, as retention does. */
 const prune: Body = async ({ room }, actor) => {
   await actor.step({ label: 'finished runs are deleted' }, async () => {
     await room.sql`DELETE FROM slotsync.runs WHERE finished_at IS NOT NULL AND streams && ${room.names}`;
   });
 };
-/** A sync that is asked for while another one is at work makes its streams due. */
+/** Requests a sync while another sync is at work, which makes the streams due. */
 const syncOrDue: Body = async ({ process, room, actorOf }, actor) => {
   await actor.step({ label: 'asks for a sync', when: () => !actorOf('M').isAlive() }, () => undefined);
   const { db } = process.state;
@@ -63,7 +63,7 @@ const syncOrDue: Body = async ({ process, room, actorOf }, actor) => {
   if (started) await process.work(run.id);
   else await markDue(db, room.names, 'busy');
 };
-/** A schedule of the streams comes due. */
+/** Lets a schedule of the streams come due. */
 const syncOnSchedule: Body = async ({ process, room, actorOf }, actor) => {
   const name = `nightly_${room.name}`;
   await actor.step({ label: 'the schedule comes due', when: () => !actorOf('M').isAlive() }, async () => {
@@ -79,7 +79,7 @@ const syncOnSchedule: Body = async ({ process, room, actorOf }, actor) => {
 };
 
 const NO_UPDATES: StreamShape = { ...OWNED, limits: { create: 0, update: 0 } };
-/** A run has met a gate that keeps an update of row 1 back. */
+/** Prepares a gate that holds an update of row 1. */
 async function heldUpdate(room: Room): Promise<Record<string, number>> {
   await syncRows(room, 'one', [row('1', 'old'), row('2', 'old')]);
   await forgetSent(room);
@@ -88,19 +88,19 @@ async function heldUpdate(room: Room): Promise<Record<string, number>> {
   await room.plain.work(run);
   return { run };
 }
-/** As if a day had passed. */
+/** Forgets what was sent, as after a day. */
 const forgetSent = async (room: Room) => {
   await room.sql`DELETE FROM slotsync.sent WHERE stream = ANY (${room.names})`;
   await room.sql`UPDATE slotsync.records SET counted_as = NULL WHERE stream = ANY (${room.names})`;
 };
-/** No approval stands longer than its run. */
+/** Finds approvals that outlive their run. */
 const noStrayApproval = async (room: Room) => {
   const stray = await room.sql<{ operation: string }[]>`
     SELECT operation FROM slotsync.gates AS g WHERE stream = ANY (${room.names}) AND allowed IS NOT NULL
       AND NOT EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = g.approved_run AND r.finished_at IS NULL)`;
   return stray.map(({ operation }) => `guarantee 6: an approval of ${operation} is left without its run`);
 };
-/** The held update is at the service exactly when an operator has approved it. */
+/** Expects the held update at the service if and only if an operator has approved it. */
 const approvedIsSent = async (room: Room) => {
   const [found] = await room.sql<{ approvals: number }[]>`
     SELECT count(*)::int AS approvals FROM slotsync.actions WHERE action = 'approve' AND starts_with(subject, ${`${room.name}_`})`;
@@ -113,7 +113,7 @@ const approvedIsSent = async (room: Room) => {
     : [`guarantee 6: ${approvals} approvals, and the object is '${name}'`];
 };
 
-/** An operator approves the gates that are left, so that everything arrives. */
+/** Approves the gates that are left, so that everything arrives. */
 const approveAll = async (room: Room) => {
   for (let rounds = 0; rounds < 4; rounds++) {
     const [gate] = await room.sql<{ run: number }[]>`
@@ -123,7 +123,7 @@ const approveAll = async (room: Room) => {
   return [];
 };
 
-/** Somebody has changed the object of row 1 at the service, and a verify has seen it. */
+/** Changes the object of row 1 at the service, and records the drift as a verify does. */
 async function changeByHand(room: Room): Promise<void> {
   const [shape] = room.shapes;
   const externalId = shape ? room.extIdOf(shape, row('1', '')) : '';
@@ -137,7 +137,7 @@ async function changeByHand(room: Room): Promise<void> {
   ]);
 }
 
-/** A whole sync, and a change that arrives in the middle of it. */
+/** Makes a scenario of a whole sync, and a change that arrives in the middle of it. */
 function besideWhole(
   name: string,
   changed: Parameters<Room['change']>[1],

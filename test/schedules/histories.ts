@@ -30,12 +30,12 @@ const KEYS = ['1', '2', '3', '4'];
 /** Keys that children refer to. */
 const PARENTS = KEYS.slice(0, 2);
 const STEPS_MOST = 3000;
-/** After so many operations everything comes to rest: what goes wrong here, no later change puts right. */
+/** Number of operations after which everything comes to rest and is judged, so that no later change hides a fault. */
 const JUDGED_EVERY = 6;
 /** Processes at work at the same time. */
 const WORKERS = ['A', 'B'];
 
-/** By table, the rows that come and go, by key. */
+/** Rows that come and go, by table and key. */
 type Rows = Readonly<Record<Table, ReadonlyMap<string, ThingRow>>>;
 
 export interface HistoryOutcome {

@@ -1,4 +1,4 @@
-// The invariants, checked against the objects at the service. The mirror is asked by external id, not the state by key.
+// Invariants, checked against the objects at the service. The mirror is asked by external id, not the state by key.
 import { createObject, hashObject } from '../../src/streams/destination-object.js';
 import type { Actor } from './actor.js';
 import type { Edits } from './edits.js';
@@ -9,12 +9,12 @@ import type { Observer, SentObject } from './service.js';
 /** Watches the requests of one schedule. */
 export function createWatch() {
   const faults: string[] = [];
-  /** By external id, who has sent a write that is not answered. */
+  /** Actors with an unanswered write, by external id. */
   const underWay = new Map<string, Actor>();
   /** External ids that rows of the mirror give now; and gave when an actor read the mirror last. */
   let present: ReadonlySet<string> = new Set();
   const seenBy = new Map<Actor, ReadonlySet<string>>();
-  /** Every external id that was sent. */
+  /** External ids that were sent. */
   const sent = new Set<string>();
   /** An actor was frozen past its claim, or killed: then two writes may meet, and are followed up. */
   let isInterrupted = false;
@@ -59,7 +59,7 @@ export function createWatch() {
   };
 }
 
-/** The external ids that the rows of the mirror have: a link wins. */
+/** Returns the external ids that the rows of the mirror have. A link takes precedence. */
 export async function readPresent(room: Room): Promise<Set<string>> {
   return new Set((await readGiven(room)).values());
 }
@@ -93,12 +93,12 @@ export async function bringToRest(room: Room): Promise<string[]> {
   return faults;
 }
 
-/** The same by stream and key. */
+/** Returns the external ids of the rows by stream and key. */
 async function readGiven(room: Room): Promise<Map<string, string>> {
   return new Map((await readNamed(room)).map(({ name, extId }) => [name, extId]));
 }
 
-/** By external id, the notes that rows give to objects. */
+/** Returns the notes that rows give to objects, by external id. */
 export async function readNotes(room: Room): Promise<Map<string, string>> {
   const named = await readNamed(room);
   return new Map(named.flatMap(({ extId, row: { note } }) => (note ? [[extId, note] as const] : [])));
@@ -119,17 +119,17 @@ async function readNamed(room: Room): Promise<{ name: string; extId: string; row
 interface Allowed {
   /** External ids that may stay active although no row has them. */
   left?: readonly string[] | undefined;
-  /** Codes with which records may end that are not sent; their rows own no object. */
+  /** Codes with which records may end unsent. Their rows own no object. */
   refused?: readonly string[] | undefined;
   /** Notes that people entered. */
   edits?: Edits | undefined;
 }
 
-/** The record of an object that no row has any more: an operator's to retire. */
+/** Returns true for the record of an object that no row has any more. An operator retires the object. */
 const isFormer = ({ status, former_key }: { status: string; former_key: string | null }) =>
   former_key !== null && status !== 'retired';
 
-/** The faults when everything is quiet. */
+/** Returns the faults when everything is quiet. */
 export async function findFaults(
   room: Room,
   sent: ReadonlySet<string>,

@@ -1,4 +1,4 @@
-// Collects how many schedules each scenario had, and says so in the last line of the suite.
+// Collects the number of schedules of each scenario, and prints these numbers in the last line of the suite.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -8,7 +8,7 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** A file with one line for each scenario: its name, its schedules, and how many of them failed. */
     scheduleCounts: string;
-    /** Schedules of each scenario at most; 0: all of them. */
+    /** Largest number of schedules of each scenario. 0: all of them. */
     schedulesAtMost: number;
   }
 }

@@ -1,5 +1,5 @@
-// The world of one schedule: rows in the mirror, streams and keys that no other schedule has, processes that work them,
-// and the events that may happen to those.
+// The world of one schedule: rows in the mirror, streams and keys that no other schedule has, processes that work them, and
+// events that may happen to the processes.
 import { randomUUID } from 'node:crypto';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { codeOf, messageOf } from '../../src/errors/errors.js';
@@ -50,34 +50,34 @@ export interface QueuedKeys {
 /** A stream over one of the two tables. */
 export interface StreamShape {
   table: Table;
-  /** The column of its external ids: `id` is the key, the other a text of its own. */
+  /** Column of the external ids. `id` is the key, `code` is another text. */
   identifiedBy: 'id' | 'code';
   prefix: string;
-  /** The table whose rows its rows refer to. */
+  /** Table that the rows refer to. */
   parent?: Table;
   unlessReserved?: boolean;
-  /** Its objects stay active when their rows go. */
+  /** Set if the objects stay active when their rows go. */
   retire?: 'keep';
-  /** It writes without reading. */
+  /** Set if objects are written without being read. */
   owns?: 'object';
-  /** Records of an operation that a day may have unasked. */
+  /** Numbers of records of each operation that may be sent in a day without an approval. */
   limits?: Partial<Record<LimitedOperation | 'refused', number>>;
-  /** Before a record is created, an object of its name is looked for. */
+  /** Set if an object of the same name is searched before a record is created. */
   match?: true;
-  /** Its objects have the column `note`, which people edit at the service: `write: 'changed'`. */
+  /** Set if the objects have the column `note`, which people edit at the service: `write: 'changed'`. */
   hasNotes?: true;
 }
 
 /** Attempts that a batch has, as the queue counts them. */
 const ATTEMPTS = 9;
-/** As a claim is valid, and a little. */
+/** Slightly longer than a claim is valid. */
 export const CLAIM_PASSES_SECONDS = REQUEST_SECONDS + 31;
 const DAY_SECONDS = 24 * 60 * 60;
 const ROUNDS_MOST = 30;
-/** Above every stream. */
+/** Above the level of every stream. */
 const RETIRE_LEVEL = 5;
 
-/** Told of by a process: before it reads the mirror, and before it begins a batch. */
+/** Called by a process before it reads the mirror, and before it begins a batch. */
 export interface Hooks {
   onRead?: () => void;
   onBatch?: (id: number) => Promise<void>;

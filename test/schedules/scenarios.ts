@@ -1,5 +1,5 @@
-// Who acts in which schedules. Each scenario is a few processes and events around one object, small enough that every
-// schedule with two preemptions can be played.
+// Scenarios of processes and events around one object. Each scenario is small enough that every schedule with two preemptions
+// can be played.
 import type { Actor } from './actor.js';
 import type { Cast, Scenario } from './explore.js';
 import type { Room, StreamShape, Table, ThingRow } from './room.js';
@@ -26,7 +26,7 @@ export const quiet = (rows: readonly ThingRow[], gone: readonly string[] = []) =
   push: false,
 });
 
-/** Rows that were synced, then changed, and a sync that is planned over the change. */
+/** Syncs rows, changes them, and plans a sync of the change. */
 async function plannedSync(
   room: Room,
   before: readonly ThingRow[],
@@ -40,7 +40,7 @@ async function plannedSync(
   return { run: await room.queueSync(...updates, ...retirements) };
 }
 
-/** These rows and one more are in the mirror and at the service. */
+/** Brings these rows, and one row more, into the mirror and to the service. */
 export async function syncRows(room: Room, table: Table, rows: readonly ThingRow[]): Promise<void> {
   const all = [beside(table), ...rows];
   await room.change(table, quiet(all));
@@ -49,7 +49,7 @@ export async function syncRows(room: Room, table: Table, rows: readonly ThingRow
 
 /** Works the run that is planned. */
 export const workRun: Body = ({ process, known }) => process.work(known['run'] ?? 0, true);
-/** Takes from the inbox, each time that one of these actors has changed the mirror. */
+/** Takes from the inbox each time that one of these actors has changed the mirror. */
 const workInboxAfter =
   (...names: string[]): Body =>
   async ({ process, actorOf }, actor) => {
@@ -59,7 +59,7 @@ const workInboxAfter =
     }
   };
 export const workInbox = workInboxAfter('M');
-/** `name`: of the actor that comes before. */
+/** Makes a transaction in the mirror after the actor `name` has ended. */
 const transactionAfter =
   (name: string | undefined, ...change: Parameters<Room['change']>): Body =>
   async ({ room, actorOf, mirrorChanged }, actor) => {
@@ -71,7 +71,7 @@ const transactionAfter =
   };
 export const transaction = (...change: Parameters<Room['change']>) => transactionAfter(undefined, ...change);
 
-/** The process dies; what it had sent may still be carried out. */
+/** Kills the process. A write that it has sent may still be carried out. */
 const kill =
   (name: string): Body =>
   async ({ actorOf, interrupted }, actor) => {
@@ -87,7 +87,7 @@ const kill =
       await actor.step({ label: `the write of ${name} is carried out` }, () => sent.process());
   };
 
-/** The connection breaks while a write is under way; the service may carry it out much later. */
+/** Breaks the connection during a write, which the service may carry out much later. */
 const loseAnswer =
   (name: string): Body =>
   async ({ actorOf, interrupted }, actor) => {
@@ -103,7 +103,7 @@ const loseAnswer =
       await actor.step({ label: `the write of ${name} is carried out late` }, () => sent?.process());
   };
 
-/** A minute passes while everybody stands still: claims expire. */
+/** Lets a minute pass while every process stands still, so that claims expire. */
 const minute: Body = async ({ room, isWorking, interrupted }, actor) => {
   await actor.step({ label: 'a minute passes', when: isWorking }, async () => {
     interrupted();
@@ -111,14 +111,14 @@ const minute: Body = async ({ room, isWorking, interrupted }, actor) => {
   });
 };
 
-/** A person enters a note in the object of the code A. */
+/** Enters a note in the object of the code A, as a person. */
 const editNote: Body = async ({ room, edit }, actor) => {
   await actor.step({ label: 'a person enters a note' }, () => edit(`${NOTED.prefix}${room.name}_A`));
 };
 const noted = (id: string, name: string, note = 'first') => row(id, name, { code: 'A', note });
-/** The update of a noted row is planned. */
+/** Plans the update of a noted row. */
 const notedUpdate = (to: ThingRow) => (room: Room) => plannedSync(room, [noted('1', 'old')], { rows: [to] });
-/** A batch that writes an object, beside a person who edits the object. `change`: its row changes once more. */
+/** Makes a scenario of a batch that writes an object, and a person who edits the object. `change` changes its row once more. */
 const edited = (
   name: string,
   to: ThingRow,
@@ -131,7 +131,7 @@ const edited = (
   processes: { A: workRun },
   events: { ...(change && { M: transaction('one', change) }), E: editNote, ...events },
 });
-/** Another process works the inbox. */
+/** Adds another process, which works the inbox. */
 const besideInbox = (scenario: Scenario): Scenario => ({
   ...scenario,
   processes: { ...scenario.processes, B: workInbox },
@@ -145,7 +145,7 @@ const TAKEN_OVER = transaction('one', {
   rows: [row('1', 'new', { code: 'C' }), row('2', 'newest', { code: 'A' })],
 });
 export const updateOf = (room: Room) => plannedSync(room, [row('1', 'old')], { rows: [row('1', 'new')] });
-/** Rows of the codes A and B, whose update to these names is planned. */
+/** Plans updates of the rows with the codes A and B to these names. */
 const exchange = (room: Room, [one, two]: readonly [string, string]) =>
   plannedSync(room, [row('1', 'one', { code: 'A' }), row('2', 'two', { code: 'B' })], {
     rows: [row('1', one, { code: 'A' }), row('2', two, { code: 'B' })],
@@ -155,7 +155,7 @@ const CHILD_AND_PARENT: readonly StreamShape[] = [
   { ...OWNED, parent: 'two' },
   { ...CODED, table: 'two', prefix: 'bld_' },
 ];
-/** The update of a child of the parent `p`, whose code is A, is planned. */
+/** Plans the update of a child whose parent `p` has the code A. */
 async function childUpdate(room: Room): Promise<Record<string, number>> {
   await syncRows(room, 'two', [row('p', 'parent', { code: 'A' })]);
   await syncRows(room, 'one', [row('1', 'child', { parent: 'p' })]);
@@ -163,7 +163,7 @@ async function childUpdate(room: Room): Promise<Record<string, number>> {
   return { run: await room.queueSync({ table: 'one', keys: ['1'] }) };
 }
 
-/** A sync's batch and an incremental one, and a change between them, of ids of both kinds. */
+/** Makes a scenario for both kinds of external ids: of the key, and of another column. */
 function bothKinds(name: string, scenario: Omit<Scenario, 'name' | 'streams'>): Scenario[] {
   return [
     { ...scenario, name: `${name}-owned`, streams: [OWNED] },
@@ -183,7 +183,7 @@ const onlyOneLink = async (room: Room) => {
   return links.length === 1 ? [] : [`guarantee 5: ${links.length} keys are linked to the object, not 1`];
 };
 
-/** The object belongs to the row that is linked to it, else to the row whose template makes its external id. */
+/** Expects that the object belongs to its linked row, or else to the row whose template makes its external id. */
 const eitherOwner = async (room: Room) => {
   const records = await room.sql<{ local_key: string; status: string }[]>`
     SELECT local_key, status FROM slotsync.records
@@ -195,7 +195,7 @@ const eitherOwner = async (room: Room) => {
   return [`guarantee 5: with ${size} links the records ${synced.join()} are synced, not ${expected}`];
 };
 
-/** A gate was approved once, whatever was answered before, and what it kept back is done. */
+/** Expects that a gate was approved exactly once, and that its held key was deactivated. */
 const onlyOneAnswer = async (room: Room) => {
   const [found] = await room.sql<{ approvals: number; retired: number }[]>`
     SELECT (SELECT count(*)::int FROM slotsync.actions WHERE action = 'approve' AND starts_with(subject, ${`${room.name}_`})) AS approvals,

@@ -1,43 +1,43 @@
-// Runs one schedule: at each step it decides which actor goes next, first by the given choices, then without preempting
-// anybody. Which others could have gone is noted, so that every one of those schedules can be run, too.
+// Plays one schedule. At each step, picks the next actor: first by the given choices, then without a preemption. Records the
+// other actors that could have gone, so that their schedules can be played too.
 import type { Actor } from './actor.js';
 
-/** A decision: who went, and who could have. */
+/** A decision: the actor that went, and the actors that could have gone. */
 export interface Decision {
   chosen: string;
-  /** The others that could have gone, and whether that would have preempted the one that went before. */
+  /** Other actors that could have gone, and whether each would have preempted the actor before. */
   others: readonly { name: string; preempts: boolean }[];
   preempts: boolean;
-  /** The step of the actor that went before. */
+  /** Kind of step that the actor before was about to take. */
   at: 'write' | 'request' | 'other';
 }
 
 export interface Played {
   decisions: Decision[];
   trace: string[];
-  /** The prescribed choices could not be followed from here on. */
+  /** Index of the first choice that could not be followed. */
   divergedAt?: number;
 }
 
 export interface Scheduling {
   actors: readonly Actor[];
-  /** Names of actors, one for each step; after them nobody is preempted. */
+  /** Names of actors, one for each step. After these choices no actor is preempted. */
   choices: readonly string[];
-  /** For when everybody waits for somebody else: all claims expire, and who waits may look again. */
+  /** Expires all claims, and lets waiting actors look again. Called when every actor waits for another actor. */
   passTime(): Promise<void>;
-  /** To be called before each step. */
+  /** Called before each step. */
   onStep(): void;
-  /** Whether the actor waits for a lock of the database. */
+  /** Returns true if the actor waits for a lock of the database. */
   isBlocked(actor: Actor): Promise<boolean>;
 }
 
-/** How long an actor may take for a step before it is asked whether it waits for a lock. Milliseconds. */
+/** Milliseconds that a step may take before the scheduler asks whether the actor waits for a lock. */
 const STEP_MS = 400;
 const STEPS_MOST = 1500;
-/** So often may everybody wait for somebody else. */
+/** Number of times that every actor may wait for another actor. */
 const STALLS_MOST = 5;
 
-/** Plays the schedule until no actor can go on. Throws when it hangs. */
+/** Plays the schedule until no actor can go on. Throws if the schedule hangs. */
 export async function playSchedule({
   actors,
   choices,
@@ -95,7 +95,7 @@ export async function playSchedule({
   return { decisions, trace, ...(divergedAt === undefined ? {} : { divergedAt }) };
 }
 
-/** Waits until the actor has parked; one that waits for a lock is left alone. Throws when it does neither. */
+/** Waits until the actor has parked or waits for a lock. Throws if it does neither. */
 export async function settleActor(
   actor: Actor,
   isBlocked: (actor: Actor) => Promise<boolean>,
@@ -113,7 +113,7 @@ function placeOf(actor: Actor | undefined): Decision['at'] {
   return request === undefined ? 'other' : request.isWrite ? 'write' : 'request';
 }
 
-/** Choices as a short text: `A12M1B3`, the names of actors with how many steps each. */
+/** Writes choices as a short text, for example `A12M1B3`: names of actors with their numbers of steps. */
 export function writeChoices(choices: readonly string[]): string {
   return choices.join('').replace(/([A-Z])\1*/g, (run, name: string) => `${name}${run.length}`);
 }

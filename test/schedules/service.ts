@@ -1,5 +1,5 @@
-// The sandbox behind a socket at which the scheduler stands: a request waits before it is processed, and its answer
-// before it is delivered. The first part of a path names the actor that sent it.
+// The sandbox with the scheduler at its socket: a request waits before it is processed, and its answer before it is
+// delivered. The first part of a path names the actor.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -17,7 +17,7 @@ export interface SentObject {
 }
 
 export interface Observer {
-  /** The service has answered with these objects; no client has them yet. */
+  /** The service has answered with these objects, and no client has them yet. */
   found?(actor: Actor, extIds: readonly string[]): void;
   /** A write has arrived at the service, and is neither processed nor answered yet. */
   arrived?(actor: Actor, objects: readonly SentObject[]): void;
@@ -26,7 +26,7 @@ export interface Observer {
   answered?(actor: Actor, objects: readonly SentObject[]): void;
 }
 
-/** Requests about names, and for a token, are no steps: they commute with everything. */
+/** Requests that are steps. Requests for names and for a token are no steps, because they commute with every step. */
 const IS_STEP = /\/(objects|objects\/find|reservations\/find)$/;
 
 /** Listens until it is closed. `actors` are those of the schedule that is being played, by name. */
@@ -89,7 +89,7 @@ export async function startSteppedService(schema: SandboxSchema) {
   return {
     ...service.controls,
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    /** Requests are from now on those of these actors. */
+    /** Assigns the following requests to these actors. */
     attend(next: readonly Actor[], nextObserver: Observer): void {
       actors = new Map(next.map((actor) => [actor.name, actor]));
       observer = nextObserver;

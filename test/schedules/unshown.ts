@@ -1,11 +1,11 @@
-// The question that gates raise: whatever is not at the service as its row says is shown as waiting somewhere.
+// Finds objects that differ from their rows although nothing shows them as waiting.
 import type { Room, ThingRow } from './room.js';
 
 /** Facts that count as shown beside a held key, a failure, and a key in the inbox. */
 export interface Shown {
-  /** A stream that is due for any reason: a worker is about to begin its sync. Otherwise only where an operator has cancelled it. */
+  /** True if any due stream counts as shown, because a worker will begin its sync. Otherwise only if an operator cancelled it. */
   isDueEnough: boolean;
-  /** Changes that nobody has told of, `stream key`: no whole sync has begun since. */
+  /** Changes without a notification, as `stream key`, since which no whole sync has begun. */
   unnoticed: ReadonlySet<string>;
 }
 
@@ -16,7 +16,7 @@ interface Facts {
   former: string[];
 }
 
-/** Reads which streams and keys are shown as waiting, for whatever reason. */
+/** Reads which streams and keys are shown as waiting, for any reason. */
 async function readFacts({ sql, names }: Room, { isDueEnough }: Shown): Promise<Facts> {
   const [facts] = await sql<Facts[]>`
     SELECT (SELECT jsonb_object_agg(name, jsonb_build_object('due', s.due_reason, 'hasProblem', s.problem IS NOT NULL,
@@ -40,7 +40,7 @@ async function readFacts({ sql, names }: Room, { isDueEnough }: Shown): Promise<
   return facts;
 }
 
-/** Lists the objects that are not as their rows say, and of which nothing tells why. */
+/** Lists the objects that differ from their rows without being shown. */
 export async function findUnshown(room: Room, shown: Shown): Promise<string[]> {
   const { service } = room;
   const facts = await readFacts(room, shown);
