@@ -1,7 +1,7 @@
 // Guarantees 3, 4
-// Processes and servers that are lost, one at a time and all at once: whatever goes away and comes back, every object ends
-// up as its row maps, nothing is recorded that was not accepted, the quota holds, and no operator has to act.
-// SLOTSYNC_SEED repeats one schedule of faults; `npm run soak` plays one after another.
+// Processes and servers are lost, one at a time and together. Afterwards every object is as its row maps, only accepted writes
+// are recorded, the quota holds, and no operator has to act. SLOTSYNC_SEED repeats one schedule of faults. `npm run soak`
+// plays one after another.
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { playSeed } from '../support/chaos.js';
@@ -19,14 +19,14 @@ import { until } from '../support/wait.js';
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 
-// They wait more than they work.
+// The tests wait more than they work.
 vi.setConfig({ maxConcurrency: 6 });
 
-// These tests end and restart their servers, so a Redis that others use is of no use to them.
+// These tests end and restart their servers, so they cannot use a Redis that others use.
 const hasRedis = redisUrl() !== undefined && (await isRedisInstalled());
 const storesThere: readonly Store[] = hasRedis ? ['PostgreSQL', 'Redis'] : ['PostgreSQL'];
 
-/** Opens a world for one test; when the test fails, its timeline and what the processes said come with the failure. */
+/** Opens a world for one test. If the test fails, its error has the timeline and the output of the processes. */
 async function inWorld(options: ChaosOptions, test: (world: ChaosWorld) => Promise<void>): Promise<void> {
   const world = await openChaosWorld(options);
   try {
@@ -45,7 +45,7 @@ async function holdInTheMiddle({ service }: ChaosWorld): Promise<void> {
   await until(() => service.held(), { timeoutMs: 2 * MINUTE, describe: 'writes to be held' });
 }
 
-/** A run left to two workers; resolves in the middle of its writing, which goes on with `service.openGate()`. */
+/** Leaves a run to two workers. Resolves in the middle of its writing, which continues with `service.openGate()`. */
 async function beginRun(world: ChaosWorld): Promise<void> {
   world.workers.start(2);
   const { code, stderr } = await world.run(['sync', '--detach']);
@@ -68,7 +68,7 @@ async function waitForRuns({ sql, note }: ChaosWorld): Promise<void> {
   note('the run has ended');
 }
 
-/** The workers have looked at every object whose write had no answer. */
+/** Waits until the workers have checked every object whose write had no answer. */
 async function waitForChecks({ sql, note }: ChaosWorld): Promise<void> {
   await until(
     async () =>
@@ -83,7 +83,7 @@ async function waitForChecks({ sql, note }: ChaosWorld): Promise<void> {
   note('every check has been followed up');
 }
 
-/** The workers brought it to its end: nobody ran another command, and nothing is left to do. */
+/** Expects that the workers have completed the run without another command, and that nothing is left to do. */
 async function expectCompletedAlone(world: ChaosWorld): Promise<void> {
   await waitForRuns(world);
   await waitForChecks(world);
@@ -92,17 +92,17 @@ async function expectCompletedAlone(world: ChaosWorld): Promise<void> {
   expect(await findFaults(world)).toEqual([]);
 }
 
-/** Enough writes to stop in their middle twice. */
+/** Enough writes to stop twice in the middle of them. */
 const LARGE = { mirror: createRoomsAndCourses({ rooms: 1000, courses: 500 }), sandbox: { latencyMs: 100 } };
 
-describe.concurrent('a run whose workers', () => {
+describe.concurrent('a worker that is frozen and wakes', () => {
   // A batch is taken over when its job has stalled (20 to 30 s) and its claim has ended.
   const TAKEN_OVER_MS = MINUTE;
 
   const versionOf = ({ service }: ChaosWorld, extId: string) =>
     service.object(extId)?.fields.find(({ fieldId }) => fieldId.endsWith('.version'))?.values[0];
 
-  /** Everything is at the service, then one row changes, and one worker alone takes up the run. */
+  /** Syncs everything, changes one row, and lets one worker begin the run. */
   async function beginChange(
     world: ChaosWorld,
     table: 'rooms' | 'courses',
@@ -117,7 +117,7 @@ describe.concurrent('a run whose workers', () => {
     return worker;
   }
 
-  /** Another worker brings version 3 to the service while the first is frozen. */
+  /** Lets another worker send version 3 while the first worker is frozen. */
   async function takeOver(world: ChaosWorld, table: 'rooms' | 'courses', extId: string): Promise<void> {
     await world.sql`UPDATE ${world.sql(table)} SET version = 3`;
     world.workers.start(2);
@@ -128,7 +128,7 @@ describe.concurrent('a run whose workers', () => {
     await waitForRuns(world);
   }
 
-  /** The woken worker has found out where it stands when its batch is neither claimed nor in its hands any more. */
+  /** Wakes the worker, and waits until it has reacted to the loss of its batch. */
   async function waitUntilAwake(world: ChaosWorld, worker: WorkerProcess): Promise<void> {
     const said = worker.running.output().length;
     world.workers.wake(worker);
@@ -139,7 +139,7 @@ describe.concurrent('a run whose workers', () => {
     await world.workers.stop(worker); // it has done whatever it would still do
   }
 
-  /** Resolves when the service has answered the request it held, into the hands of one who is frozen. */
+  /** Answers the held request of a frozen worker. Resolves when the service has sent the answer. */
   async function answerHeld({ service }: ChaosWorld, path: string): Promise<void> {
     service.openGate();
     await until(() => service.ours().findLast((one) => one.path.endsWith(path))?.status === 200, {
@@ -148,7 +148,7 @@ describe.concurrent('a run whose workers', () => {
   }
 
   it(
-    'is frozen before writing, past lock and claim, writes nothing when it wakes',
+    'writes nothing if it was frozen before writing, past its lock and its claim',
     async () => {
       await inWorld(
         {
@@ -178,7 +178,7 @@ describe.concurrent('a run whose workers', () => {
   );
 
   it.skipIf(!hasRedis)(
-    'is frozen in the middle of writing, past lock and claim, leaves the newer version',
+    'leaves the newer version if it was frozen in mid-write, past its lock and its claim',
     async () => {
       await inWorld(
         {
@@ -206,9 +206,9 @@ describe.concurrent('a run whose workers', () => {
     8 * MINUTE,
   );
 
-  // Nothing is hurried here: the claim expires after its minute.
+  // Nothing is shortened in this test: the claim expires after its minute.
   it(
-    'is frozen with a write that waits for the quota, until its claim has ended, writes nothing when it wakes',
+    'writes nothing if its write waited for the quota until its claim had ended',
     async () => {
       await inWorld(
         { store: 'PostgreSQL', mirror: createRoomsAndCourses({ rooms: 25, courses: 0 }) },
@@ -242,9 +242,9 @@ describe.concurrent('a run whose workers', () => {
   );
 });
 
-describe.concurrent('a run completes without help when', () => {
+describe.concurrent('a run without help of an operator', () => {
   it.each(storesThere)(
-    'PostgreSQL is restarted, and when it crashes (queue on %s)',
+    'completes after a restart and a crash of PostgreSQL (queue on %s)',
     async (store) => {
       await inWorld({ store, ...LARGE }, async (world) => {
         await beginRun(world);
@@ -260,7 +260,7 @@ describe.concurrent('a run completes without help when', () => {
   );
 
   it.skipIf(!hasRedis).each(['kept', 'lost'] as const)(
-    'Redis is restarted, its data %s',
+    'completes after a restart of Redis, its data %s',
     async (data) => {
       await inWorld({ store: 'Redis', ...LARGE }, async (world) => {
         await beginRun(world);
@@ -272,9 +272,9 @@ describe.concurrent('a run completes without help when', () => {
     8 * MINUTE,
   );
 
-  // Until a worker sends no more: how long it lasts beyond that changes nothing.
+  // Until a worker stops sending. A longer outage changes nothing.
   it(
-    'the service is down for a while',
+    'completes after the service was down',
     async () => {
       await inWorld({ store: 'PostgreSQL', ...LARGE }, async (world) => {
         await beginRun(world);
@@ -293,7 +293,7 @@ describe.concurrent('a run completes without help when', () => {
   );
 
   it(
-    'a worker is killed and nobody replaces it',
+    'completes after a worker was killed and not replaced',
     async () => {
       await inWorld({ store: 'PostgreSQL', ...LARGE }, async (world) => {
         await beginRun(world);
@@ -314,10 +314,10 @@ const pools = storesThere.flatMap((store) =>
   ),
 );
 
-// Not concurrent: sixteen processes are enough for a machine.
-describe('a pool', () => {
+// Not concurrent: sixteen processes are enough for one machine.
+describe('a pool of workers', () => {
   it.each(pools)(
-    'of $workers completes three lanes, while one joins, one is killed and one is frozen (batches of $batchSize, queue on $store)',
+    'completes three lanes despite a join, a kill and a freeze: $workers, batches $batchSize, $store',
     async ({ store, workers: count, batchSize }) => {
       const mirror = createRoomsAndCourses({ rooms: 1000, courses: 500, batchSize });
       await inWorld({ store, mirror, sandbox: { latencyMs: 100 } }, async (world) => {
@@ -355,10 +355,10 @@ const disturbed = Object.entries(DISTURBANCES).flatMap(([what, play]) =>
   storesThere.map((store) => ({ what, play, store })),
 );
 
-// PostgreSQL and Redis at once.
-describe.concurrent('a run completes without help when the network to its stores', () => {
+// PostgreSQL and Redis together.
+describe.concurrent('a run without help of an operator and with a disturbed network to its stores', () => {
   it.each(disturbed)(
-    '$what (queue on $store)',
+    'completes although the network $what (queue on $store)',
     async ({ what, play, store }) => {
       await inWorld({ store, ...LARGE, hasNetwork: true }, async (world) => {
         await beginRun(world);
@@ -380,10 +380,10 @@ const schedules: { seed: number; store: Store }[] = chosen
       { seed: 3, store: hasRedis ? 'Redis' : 'PostgreSQL' },
     ];
 
-// Two of them, so that the suite is over in minutes; `npm run soak` plays as many as there is time for.
-describe.concurrent('faults of every kind, by chance, with four workers at work and rows changing', () => {
+// Two of them, so that the suite takes minutes. `npm run soak` plays as many as there is time for.
+describe.concurrent('random faults of every kind, with four workers at work and rows changing', () => {
   it.each(schedules.slice(0, 2))(
-    'leave everything as it must be: seed $seed, queue on $store',
+    'leave every object as its row maps: seed $seed, queue on $store',
     async ({ seed, store }) => {
       process.stdout.write(`SLOTSYNC_SEED=${seed} (${store})\n`);
       const { faults, summary, evidence } = await playSeed(seed, { store });
@@ -394,7 +394,7 @@ describe.concurrent('faults of every kind, by chance, with four workers at work 
   );
 });
 
-// Few codes in two streams with one template; three writers, so that something happens to an object while it is written.
+// Few codes in two streams with one template, and three writers, so that writes meet at the same objects.
 describe.concurrent(
   'rows that change key and stream, come and go, with two workers and syncs at work',
   () => {
