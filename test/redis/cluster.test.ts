@@ -10,14 +10,14 @@ import { until } from '../support/wait.js';
 
 const ROWS = 500;
 
-describe.skipIf(!(await isRedisInstalled()))('Cluster: a run during which the node', () => {
+describe.skipIf(!(await isRedisInstalled()))('a run on a Redis Cluster', () => {
   let cluster: Awaited<ReturnType<typeof startCluster>>;
   beforeAll(async () => {
     cluster = await startCluster(await readDocumentedAcl());
   });
   afterAll(() => cluster?.close());
 
-  it('that dies, with the quota or with the queue, loses no batch and exceeds no second of the quota', async () => {
+  it('loses no batch and keeps the quota when the node of the quota or of the queue dies', async () => {
     const world = await rehearse({ redisUrl: cluster.url, rows: ROWS, sandbox: { latencyMs: 20 } });
     try {
       await world.configure(SMALL_BATCHES);

@@ -1,4 +1,4 @@
-// Reset, with the queue on a Cluster and behind Sentinels: the keys of one state go from every server, and no others.
+// Reset with the queue on a Cluster or behind Sentinels removes the keys of one state from every server, and no other keys.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readDocumentedAcl } from '../support/redis-acl.js';
 import { ask, keysOf, startCluster, startSentinels } from '../support/redis-group.js';
@@ -25,7 +25,7 @@ const GROUPS: Record<string, (user: User) => Promise<Group>> = {
 };
 
 describe.skipIf(!(await isRedisInstalled())).each(Object.entries(GROUPS))(
-  'reset: with the queue on %s',
+  'reset with the queue on %s',
   (_, start) => {
     let group: Group;
     beforeAll(async () => {
@@ -33,7 +33,7 @@ describe.skipIf(!(await isRedisInstalled())).each(Object.entries(GROUPS))(
     });
     afterAll(() => group?.close());
 
-    it('removes the keys of one state alone, and the state starts from nothing', async () => {
+    it('removes only the keys of its own state, which then starts anew', async () => {
       const world = await rehearse({ redisUrl: group.url, rows: 3, sandbox: { rate: 0 } });
       try {
         expect((await world.run(['sync'])).code).toBe(0);

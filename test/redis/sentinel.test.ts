@@ -11,14 +11,14 @@ import { until } from '../support/wait.js';
 
 const ROWS = 1000;
 
-describe.skipIf(!(await isRedisInstalled()))('Sentinels: a run during which the primary', () => {
+describe.skipIf(!(await isRedisInstalled()))('a run on Redis behind Sentinels', () => {
   let group: Awaited<ReturnType<typeof startSentinels>>;
   beforeAll(async () => {
     group = await startSentinels(await readDocumentedAcl());
   });
   afterAll(() => group?.close());
 
-  it('is cut off is left by the quota’s connection, although it still answers', async () => {
+  it('leaves a primary that is cut off with the connection of the quota, although it still answers', async () => {
     const options = { maxRetriesPerRequest: 1, onPostponed: () => undefined };
     const leaving = openRedis(group.url, 'quota', { ...options, leavesOldPrimary: true });
     const staying = openRedis(group.url, 'producer', options);
@@ -42,7 +42,7 @@ describe.skipIf(!(await isRedisInstalled()))('Sentinels: a run during which the 
     }
   });
 
-  it('is cut off, dies and freezes loses no batch and exceeds no second of the quota', async () => {
+  it('loses no batch and keeps the quota when the primary is cut off, dies and freezes', async () => {
     const world = await rehearse({ redisUrl: group.url, rows: ROWS, sandbox: { latencyMs: 20 } });
     try {
       await world.configure(SMALL_BATCHES);
