@@ -19,16 +19,17 @@ import {
   openAlert,
   recoverAlert,
   type AlertCause,
+  listUnnotedNightly,
+  readLatestNightly,
+  type NightlyRun,
 } from '../state/alerts.js';
-import type { Queries } from '../state/database.js';
+import { type Queries, inSnapshot, limitReading } from '../state/database.js';
 import { tryLock } from '../state/locks.js';
-import { limitReading, inSnapshot } from '../state/snapshot.js';
 import { lines, plural } from '../text/format.js';
 import { namesOf } from './channels.js';
 import type { AlertDeps } from './send-alerts.js';
 import { randomUUID } from 'node:crypto';
 import { readGates, waitsForOperator } from '../state/gates/gates.js';
-import { listUnnotedNightly, readLatestNightly, type NightlyRun } from '../state/nightly-runs.js';
 import { listStreams } from '../state/streams.js';
 
 /** Time limit of a statement in milliseconds. Short, because the evaluation uses a connection that the work needs. */

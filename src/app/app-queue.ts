@@ -8,7 +8,7 @@ import { startPresence } from '../queue/presence.js';
 import { createProducer } from '../queue/producer.js';
 import { createWorkers, type Workers } from '../queue/workers.js';
 import { registerFreezes } from '../state/freezes.js';
-import { keepLoads } from '../state/freshness.js';
+import { keepLoads } from '../state/streams.js';
 import { requireMigrated } from '../state/migrate.js';
 import { registerSchedule, removeSchedule, VERIFY } from '../state/schedules.js';
 import type { Run } from '../state/runs/read-runs.js';

@@ -17,7 +17,7 @@ import { openCsvFile } from '../files/csv-file.js';
 import { printContent, printDocument } from '../render/print-document.js';
 import { eachFailure, eachHeld, readFailuresFacts } from '../situation/failures.js';
 import { readClock } from '../state/database.js';
-import type { FailureFilter } from '../state/records/read/failure-filter.js';
+import type { FailureFilter } from '../state/records/read/failures.js';
 import { lines } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 import { readSince } from './read-options.js';

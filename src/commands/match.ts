@@ -8,7 +8,7 @@ import { plural, lines, formatNumber } from '../text/format.js';
 import { print } from '../render/print.js';
 import { createProgress } from '../render/progress.js';
 import { actAs, noteAction, toRecords } from '../state/actions.js';
-import { unlinkRecords } from '../state/records/link-records.js';
+import { unlinkRecords } from '../state/records/links.js';
 import { readOwnersByKey } from '../state/records/read/owners.js';
 import { applyLinks, type AppliedLinks } from '../sync/match/apply-links.js';
 import type { Queries } from '../state/database.js';

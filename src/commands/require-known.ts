@@ -3,7 +3,7 @@ import { isKnownCode } from '../errors/error-catalogue.js';
 import { UsageError } from '../errors/errors.js';
 import { nearestName } from '../text/nearest-name.js';
 import type { State } from '../state/database.js';
-import { listFailureCodes } from '../state/records/read/count-failures.js';
+import { listFailureCodes } from '../state/records/read/failures.js';
 import { GATED_OPERATIONS, GATE_REASONS } from '../state/schema.js';
 import type { App } from '../app/app.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';

@@ -4,7 +4,7 @@ import { UsageError } from '../errors/errors.js';
 import { plural, lines } from '../text/format.js';
 import { print } from '../render/print.js';
 import { actAs, toRecords } from '../state/actions.js';
-import { listOtherFormerStreams } from '../state/records/read/former-objects.js';
+import { listOtherFormerStreams } from '../state/records/read/owners.js';
 import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
 import { type CommonOptions, type ReasonOption, EXIT } from './command.js';
 import { namesOfConfigured, requireKnownCode, requireKnownStream } from './require-known.js';

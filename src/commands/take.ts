@@ -4,7 +4,7 @@ import { selectStream } from '../config/config-file.js';
 import { UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { actAs, toRecords } from '../state/actions.js';
-import { takeFields } from '../state/records/resend.js';
+import { takeFields } from '../state/records/retry-records.js';
 import { takeText } from '../streams/field-rules.js';
 import { type CommonOptions, type ReasonOption, EXIT } from './command.js';
 

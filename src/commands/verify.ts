@@ -5,7 +5,7 @@ import { UsageError } from '../errors/errors.js';
 import { adoptDocument, MOST_DRIFTING, verifyDocument } from '../documents/drift.js';
 import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
-import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
+import { listDriftSeenBy, type DriftRow } from '../state/drift.js';
 import { noteAction } from '../state/actions.js';
 import { readClock, type State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';

@@ -1,8 +1,7 @@
 // Documents about drift: objects at the service that differ from what the service accepted, as found by the last
 // verify. Objects that belong to no record are also listed, but do not count as drift.
-import type { DriftRow } from '../state/drift/read-drift.js';
+import { type DriftRow, isRepaired } from '../state/drift.js';
 import { describeExceptions } from './exceptions.js';
-import { isRepaired } from '../state/drift/read-drift.js';
 import type { DriftFields, DriftKind } from '../state/schema.js';
 import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
 import { formatDuration, formatNumber, plural, lines } from '../text/format.js';

@@ -24,7 +24,7 @@ import { describeExceptions } from './exceptions.js';
 import { formatNumber, plural, present } from '../text/format.js';
 import type { Cause } from '../situation/causes.js';
 import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/failures.js';
-import type { OfferedRename } from '../state/records/read/renamed-rows.js';
+import type { OfferedRename } from '../state/records/gone-rows.js';
 import type { DueStream, Knowledge } from '../state/records/read/unsent-records.js';
 import { approveCommand, renameCommand } from '../situation/commands.js';
 import { isApprovable, nameOfGate, type Gate } from '../state/gates/gates.js';

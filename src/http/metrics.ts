@@ -12,7 +12,7 @@ import { concerns, countConcerns } from '../documents/concerns/concerns.js';
 import { readGrounds, readMoment } from '../situation/situation.js';
 import { countBookings } from '../state/bookings/read-reservations.js';
 import { readClock, type Queries } from '../state/database.js';
-import { listVerifications } from '../state/drift/verifications.js';
+import { listVerifications } from '../state/drift.js';
 import { answerOf, nameOfGate, readGates } from '../state/gates/gates.js';
 import { readInboxAge } from '../state/inbox/read-inbox.js';
 import { countConnections, isStopped } from '../state/processes.js';

@@ -16,7 +16,7 @@ import { retryRecords } from '../state/records/retry-records.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/read-runs.js';
 import { setPaused } from '../state/runs/advance-run.js';
-import { countRepairable } from '../state/drift/read-drift.js';
+import { countRepairable } from '../state/drift.js';
 import { approve as approveGates, requireStarted, type ApproveDeps } from '../sync/operator/approve.js';
 import { startRepairRun } from '../sync/verify/verify.js';
 import { contentToHtml } from '../render/html.js';

@@ -18,9 +18,9 @@ import {
   listDiscrepantWeek,
 } from '../state/bookings/read-reservations.js';
 import { readClock } from '../state/database.js';
-import { countDrift, listDrift } from '../state/drift/read-drift.js';
+import { countDrift, listDrift } from '../state/drift.js';
 import { listRecordedStreams } from '../state/records/read/count-records.js';
-import { findRecords } from '../state/records/read/find-records.js';
+import { findRecords } from '../state/records/read/record-details.js';
 import { LISTED_KINDS, readRun } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
 import { dayOf } from '../text/format.js';

@@ -5,10 +5,9 @@ import { estimateSecondsLeft } from '../situation/run-facts.js';
 import { createTurns } from '../process/lifecycle.js';
 import { createPace } from '../render/progress.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import type { Queries, State } from '../state/database.js';
+import { type Queries, type State, inSnapshot } from '../state/database.js';
 import type { Binding } from '../state/destination-binding.js';
 import { readHistory } from '../situation/history.js';
-import { inSnapshot } from '../state/snapshot.js';
 
 const SECOND = 1000;
 /** Caches facts nine times as long as their query took, so that queries take at most a tenth of the time. */

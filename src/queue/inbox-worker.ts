@@ -3,8 +3,7 @@
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
-import { addDueChecks } from '../state/inbox/due-checks.js';
-import { takeChanges } from '../state/inbox/take-changes.js';
+import { addDueChecks, takeChanges } from '../state/inbox/take-changes.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import { fingerprintsOf } from '../streams/fingerprints.js';
 import type { Stream } from '../streams/stream.js';

@@ -1,6 +1,6 @@
 // Finds the causes why records are not in sync. A waiting record is counted with the record at the end of its waiting
 // chain. One record that is given up and a thousand records that wait for it are therefore one cause.
-import type { Queries } from '../state/database.js';
+import { type Queries, inSnapshot } from '../state/database.js';
 import { findExceptions } from '../state/exceptions.js';
 import { nameOfGate, readGates, type Gate } from '../state/gates/gates.js';
 import {
@@ -8,11 +8,10 @@ import {
   listWaitedFor,
   readMessages,
   type WaitedFor,
-} from '../state/records/read/count-failures.js';
-import type { FailureFilter } from '../state/records/read/failure-filter.js';
+  type FailureFilter,
+} from '../state/records/read/failures.js';
 import { recordName } from '../state/records/outcome-types.js';
 import { createFollower, type End } from '../state/records/read/waiting-chains.js';
-import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import { EXCEPTED, heldBy, isAccepted, type CauseStatus, findHoldingGates } from './chains.js';
 

@@ -1,18 +1,16 @@
 // Facts for `slotsync failures` and its page: causes, single records that are not in sync, and held keys. Records and
 // keys are read in pages, because all of them may not fit in memory.
-import type { Queries } from '../state/database.js';
-import { countDrift, isDrift } from '../state/drift/read-drift.js';
+import { type Queries, inSnapshot } from '../state/database.js';
+import { countDrift, isDrift } from '../state/drift.js';
 import { countExceptions } from '../state/exceptions.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
-import { countFormerObjects } from '../state/records/read/former-objects.js';
-import { listRenamedRows } from '../state/records/read/renamed-rows.js';
+import { countFormerObjects } from '../state/records/read/owners.js';
+import { listRenamedRows } from '../state/records/gone-rows.js';
 import { readKnowledge } from '../state/records/read/unsent-records.js';
-import type { FailureFilter } from '../state/records/read/failure-filter.js';
-import { listFailures, type Failure } from '../state/records/read/list-failures.js';
+import { type FailureFilter, listFailures, type Failure } from '../state/records/read/failures.js';
 import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import { isApprovable, readGates } from '../state/gates/gates.js';
 import { listHeldKeys, type HeldKey } from '../state/gates/held.js';
-import { inSnapshot } from '../state/snapshot.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import { isConfigured, isNamedBy, listCauses } from './causes.js';
 import { readChains, type Chain } from './chains.js';

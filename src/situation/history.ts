@@ -1,7 +1,7 @@
 // Numbers for the graphs of the page: results of each stream by night, objects sent, and requests.
 import { readClock, type Queries } from '../state/database.js';
 import { listRequestSteps, readRequestTotals } from '../state/requests.js';
-import { listNights } from '../state/runs/nights.js';
+import { listNights } from '../state/runs/count-runs.js';
 import { listBatchSteps, readRun, type Run } from '../state/runs/read-runs.js';
 import { dayOf } from '../text/format.js';
 

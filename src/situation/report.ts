@@ -1,12 +1,11 @@
 // Facts of a report: the work of a period or a run, in addition to the situation.
 import { countBookings, countVerdictChanges } from '../state/bookings/read-reservations.js';
-import type { Queries } from '../state/database.js';
+import { type Queries, inSnapshot } from '../state/database.js';
 import { listActions } from '../state/actions.js';
-import { countDriftChanges } from '../state/drift/read-drift.js';
+import { countDriftChanges } from '../state/drift.js';
 import { readRequestTotals } from '../state/requests.js';
 import { readRun, type Run } from '../state/runs/read-runs.js';
 import { countRuns, listRunIds, sumByStream } from '../state/runs/count-runs.js';
-import { inSnapshot } from '../state/snapshot.js';
 import { readSoFar } from './run-facts.js';
 import { readFacts, type SituationDeps } from './situation.js';
 

@@ -1,19 +1,17 @@
 // The situation: facts of the state, read in one snapshot. All that people and monitoring see is made from these facts.
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors/errors.js';
-import { countDiscrepancies } from '../state/bookings/read-reservations.js';
-import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
-import { readClock, type Queries } from '../state/database.js';
+import { countDiscrepancies, readReservationsWatermark } from '../state/bookings/read-reservations.js';
+import { readClock, type Queries, inSnapshot } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
-import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
-import { listLoads } from '../state/freshness.js';
-import { listVerifications } from '../state/drift/verifications.js';
+import { countDrift, isDrift, isRepaired, listVerifications } from '../state/drift.js';
+import { listLoads, listStreams, readWholeSuccess } from '../state/streams.js';
 import { countExceptions } from '../state/exceptions.js';
 import { listFreezes } from '../state/freezes.js';
 import { readGates } from '../state/gates/gates.js';
-import { hasChanges, readInbox } from '../state/inbox/read-inbox.js';
+import { hasChanges, readInbox, listLostTriggers } from '../state/inbox/read-inbox.js';
 import { countOrphanedClaims, listProcesses } from '../state/processes.js';
-import { countFormerObjects } from '../state/records/read/former-objects.js';
+import { countFormerObjects } from '../state/records/read/owners.js';
 import {
   countInDoubt,
   countRecords,
@@ -24,10 +22,7 @@ import { readKnowledge } from '../state/records/read/unsent-records.js';
 import { listSyncSchedules, type RegisteredSchedule } from '../state/schedules.js';
 import { LISTED_KINDS, listBadReadings, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
-import { inSnapshot } from '../state/snapshot.js';
-import { listStreams, readWholeSuccess } from '../state/streams.js';
 import type { Stream } from '../streams/stream.js';
-import { listLostTriggers } from '../state/inbox/lost-triggers.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';

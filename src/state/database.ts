@@ -1,4 +1,5 @@
 // Connection to the state database: one client, typed tables, and the translation of errors to SlotsyncError.
+import type postgres from 'postgres';
 import { Column, is, sql, type Query, type SQL } from 'drizzle-orm';
 import {
   PgDatabase,
@@ -11,7 +12,6 @@ import {
   type SelectedFieldsOrdered,
 } from 'drizzle-orm/pg-core';
 import type { PostgresJsQueryResultHKT } from 'drizzle-orm/postgres-js';
-import type postgres from 'postgres';
 import { parse as parseArray } from 'postgres-array';
 import type { ErrorCode } from '../errors/error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
@@ -321,3 +321,36 @@ export type RowOf<Table extends { $inferSelect: object }> = {
   [Column in keyof Table['$inferSelect']]: ReadAs<Table['$inferSelect'][Column]>;
 };
 type ReadAs<Value> = Value extends bigint ? string : Value;
+
+/** Maximum wait for a lock, because a waiting query occupies one of the state's few connections. */
+const LONGEST_LOCK_MS = 1000;
+
+/**
+ * Calls `read` in a new transaction with a single snapshot. `limitMs` is a statement timeout, so that queries for
+ * people and monitoring do not delay the work.
+ */
+export async function inSnapshot<T>(
+  db: Queries,
+  read: (tx: Queries) => Promise<T>,
+  { limitMs }: { limitMs?: number | undefined } = {},
+): Promise<T> {
+  return db.transaction(async (tx) => {
+    // PostgreSQL accepts `SET TRANSACTION` only before the first query.
+    await tx.execute(
+      sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; ${limitingReading(limitMs)}`,
+    );
+    return read(tx);
+  });
+}
+
+/** Disables JIT for the transaction. With `limitMs`, also limits its statements and its waiting for locks. */
+export const limitReading = async (tx: Queries, limitMs?: number): Promise<unknown> =>
+  tx.execute(limitingReading(limitMs));
+
+function limitingReading(limitMs: number | undefined): SQL {
+  // JIT compilation takes longer than the queries, which look up many single records.
+  const always = sql`SELECT set_config('jit', 'off', true)`;
+  if (limitMs === undefined) return always;
+  return sql`${always}, set_config('statement_timeout', ${String(limitMs)}, true),
+    set_config('lock_timeout', ${String(Math.min(limitMs, LONGEST_LOCK_MS))}, true)`;
+}

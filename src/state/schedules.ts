@@ -1,5 +1,5 @@
 // Schedules and their due times. A due time is started only once. Timers may fire in many processes, several times or
-// never. The process that moves `last_due` past the due time starts the run. See nightly-runs.ts for the started runs.
+// never. The process that moves `last_due` past the due time starts the run.
 import { eq, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { NIGHTLY, type Schedule } from '../time/schedule.js';

@@ -2,7 +2,7 @@
 // Synced means accepted: the state of a record after every kind of answer, and after no answer.
 import { describe, expect, it } from 'vitest';
 import { transferObjects } from '../../src/state/records/transfer-objects.js';
-import { claimRecords } from '../../src/state/records/claim-records.js';
+import { claimRecords } from '../../src/state/records/claims.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import {
   addRooms,

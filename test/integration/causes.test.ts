@@ -11,7 +11,7 @@ import { commandOfCause, describeChain, headlineOf, nextStep } from '../../src/d
 import { describeSettled } from '../../src/documents/failures.js';
 import { readReport } from '../../src/situation/report.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
-import type { Failure } from '../../src/state/records/read/list-failures.js';
+import type { Failure } from '../../src/state/records/read/failures.js';
 import { readKnowledge } from '../../src/state/records/read/unsent-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';

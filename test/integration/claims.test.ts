@@ -5,7 +5,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { readClock } from '../../src/state/database.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { bindDestination } from '../../src/state/destination-binding.js';
-import { claimRecords } from '../../src/state/records/claim-records.js';
+import { claimRecords } from '../../src/state/records/claims.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import {
   addRooms,

@@ -1,7 +1,7 @@
 // Guarantees 3, 4, 5, 6
 // Two rows, or a row and an earlier write, want one object: its owner, and the count towards the limits.
 import { describe, expect, it } from 'vitest';
-import { linkRecords } from '../../src/state/records/link-records.js';
+import { linkRecords } from '../../src/state/records/links.js';
 import {
   activeObjects,
   insert,

@@ -3,7 +3,7 @@
 // an operator sees it: objects at the service, rows of the state, runs and gates.
 import { expect, it } from 'vitest';
 import { forgetKey } from '../../src/state/records/forget-key.js';
-import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
+import { linkRecords, unlinkRecords } from '../../src/state/records/links.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';

@@ -8,7 +8,7 @@ import { answerToText, contentToText } from '../../src/render/text.js';
 import { readRunFacts } from '../../src/situation/run-facts.js';
 import type { Disposition } from '../../src/errors/error-catalogue.js';
 import { dispositionOf } from '../../src/errors/errors.js';
-import { listFailures, type Failure } from '../../src/state/records/read/list-failures.js';
+import { listFailures, type Failure } from '../../src/state/records/read/failures.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
 import type { Run } from '../../src/state/runs/read-runs.js';

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { takeFields } from '../../src/state/records/resend.js';
+import { takeFields } from '../../src/state/records/retry-records.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
 import { takeText } from '../../src/streams/field-rules.js';
 import { explainRecord } from '../../src/sync/operator/explain.js';

@@ -2,7 +2,7 @@
 // The former object of a record whose external id has changed: a record of its own keeps it, shows it, and retires it when an
 // operator asks.
 import { describe, expect, it } from 'vitest';
-import { countFormerObjects, listFormerObjects } from '../../src/state/records/read/former-objects.js';
+import { countFormerObjects, listFormerObjects } from '../../src/state/records/read/owners.js';
 import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES } from '../support/campus.js';
 import { expectNothingToSend, keepRoomWorlds, rooms, bookObject } from '../support/room-worlds.js';

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { describeReason } from '../../src/sync/limits/hold-reason.js';
 import { checkLoads } from '../../src/sync/operator/check.js';
 import { freezeStreams } from '../../src/state/freezes.js';
-import { listLoads } from '../../src/state/freshness.js';
+import { listLoads } from '../../src/state/streams.js';
 import { registerSchedule } from '../../src/state/schedules.js';
 import { createLoadWait, startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';

@@ -2,8 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Queries } from '../../src/state/database.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
-import { addDueChecks } from '../../src/state/inbox/due-checks.js';
-import { takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
+import { addDueChecks, takeChanges, type TakenRun } from '../../src/state/inbox/take-changes.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
 import { keepRoomWorlds, roomsAndCourses } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';

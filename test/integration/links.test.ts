@@ -1,8 +1,8 @@
 // Guarantee 5
 // Links: made only where no fact contradicts them, and followed by the writes of rows.
 import { describe, expect, it } from 'vitest';
-import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/link-records.js';
-import { claimObjects } from '../../src/state/records/claim-objects.js';
+import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/links.js';
+import { claimObjects } from '../../src/state/records/claims.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 

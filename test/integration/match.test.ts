@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { readCsvFile, type CsvRow } from '../../src/files/csv-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { unlinkRecords } from '../../src/state/records/link-records.js';
+import { unlinkRecords } from '../../src/state/records/links.js';
 import { applyLinks } from '../../src/sync/match/apply-links.js';
 import { matchStreams, type MatchLine, type MatchRequest } from '../../src/sync/match/match-streams.js';
 import { COURSES, ROOMS } from '../support/campus.js';

@@ -1,7 +1,7 @@
 // The nights of the streams, read from the runs of the state.
 import { describe, expect, it } from 'vitest';
 import { readHistory } from '../../src/situation/history.js';
-import { listNights } from '../../src/state/runs/nights.js';
+import { listNights } from '../../src/state/runs/count-runs.js';
 import { ROOMS } from '../support/campus.js';
 import { keepWorlds } from '../support/worlds.js';
 

@@ -3,10 +3,9 @@
 // bad key, link or id stops only itself.
 import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
-import { addDueChecks } from '../../src/state/inbox/due-checks.js';
-import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { addDueChecks, takeChanges } from '../../src/state/inbox/take-changes.js';
 import { letGo, transferObjects } from '../../src/state/records/transfer-objects.js';
-import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
+import { linkRecords, unlinkRecords } from '../../src/state/records/links.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import {
   comeToRest,

@@ -1,6 +1,6 @@
 // The effect of a refusal: it depends on whether the object or the service is the cause.
 import { describe, expect, it } from 'vitest';
-import { addDueChecks } from '../../src/state/inbox/due-checks.js';
+import { addDueChecks } from '../../src/state/inbox/take-changes.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { addRooms, codes, expectInSync, keepRoomWorlds, rename, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';

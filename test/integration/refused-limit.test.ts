@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { approve } from '../../src/sync/operator/approve.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
-import { closeGate } from '../../src/state/gates/close-gate.js';
+import { closeGate } from '../../src/state/gates/close-gates.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { createRefusals } from '../../src/sync/limits/refusals.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';

@@ -12,7 +12,7 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { notePresence } from '../../src/state/processes.js';
 import { listStreams } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { listLostTriggers } from '../../src/state/inbox/lost-triggers.js';
+import { listLostTriggers } from '../../src/state/inbox/read-inbox.js';
 import { addRooms, codes, keepRoomWorlds, ROOMS, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import { isForMirrorAlone } from '../support/services.js';
 import type { World } from '../support/world.js';

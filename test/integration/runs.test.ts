@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { claimRecords } from '../../src/state/records/claim-records.js';
+import { claimRecords } from '../../src/state/records/claims.js';
 import type { Outcome } from '../../src/state/records/outcome-types.js';
 import { insertBatches, readBatch, type Batch } from '../../src/state/runs/batches.js';
 import { cancelRun, finishRun } from '../../src/state/runs/end-run.js';

@@ -8,7 +8,7 @@ import { functionName } from '../../src/streams/trigger-functions.js';
 import { openState, type State } from '../../src/state/database.js';
 import type { SourceDeclaration } from '../../src/streams/source.js';
 import type { Stream } from '../../src/streams/stream.js';
-import { listLostTriggers } from '../../src/state/inbox/lost-triggers.js';
+import { listLostTriggers } from '../../src/state/inbox/read-inbox.js';
 import { createDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';
 import { until } from '../support/wait.js';
 

@@ -6,7 +6,7 @@ import { listVerified, readSituation } from '../../src/situation/situation.js';
 import { readClock } from '../../src/state/database.js';
 import type { RunRange } from '../../src/state/schema.js';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { linkRecords } from '../../src/state/records/link-records.js';
+import { linkRecords } from '../../src/state/records/links.js';
 import { startReading, whileReadingAlone } from '../../src/state/runs/reconcile-and-verify-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';

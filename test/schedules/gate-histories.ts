@@ -13,7 +13,7 @@ import { retryRecords } from '../../src/state/records/retry-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/schedules.js';
 import { markDue } from '../../src/state/streams.js';
-import { writeDrift } from '../../src/state/drift/write-drift.js';
+import { writeDrift } from '../../src/state/drift.js';
 import { startDue, startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import { createActor, type Actor } from './actor.js';
 import type { ExploredWorld } from './explored-world.js';

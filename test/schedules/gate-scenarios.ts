@@ -4,7 +4,7 @@ import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/schedules.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { freezeStreams, unfreezeStreams } from '../../src/state/freezes.js';
-import { writeDrift } from '../../src/state/drift/write-drift.js';
+import { writeDrift } from '../../src/state/drift.js';
 import { markDue } from '../../src/state/streams.js';
 import { startDue, startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import type { Scenario } from './explore.js';

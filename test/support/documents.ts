@@ -21,7 +21,7 @@ import type { History } from '../../src/situation/history.js';
 import type { Situation } from '../../src/situation/situation.js';
 import type { NotedAction } from '../../src/state/actions.js';
 import type { ReservationRow } from '../../src/state/bookings/read-reservations.js';
-import type { DriftRow } from '../../src/state/drift/read-drift.js';
+import type { DriftRow } from '../../src/state/drift.js';
 import type { Gate } from '../../src/state/gates/gates.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
 import type { Stream } from '../../src/streams/stream.js';

@@ -2,7 +2,7 @@
 import { isOnItsWay } from '../../situation/causes.js';
 import { causeToPoint, commandOfCause, headlineOf, needsOperator } from '../causes.js';
 import type { Situation } from '../../situation/situation.js';
-import { isDrift, isRepaired } from '../../state/drift/read-drift.js';
+import { isDrift, isRepaired } from '../../state/drift.js';
 import { formatDuration, formatNumber, plural, present } from '../../text/format.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from '../bookings.js';
 import { text } from '../document.js';

@@ -1,7 +1,7 @@
 // Concerns about runs and what they may send: missing syncs, old mirror loads, gates, freezes, and failed runs.
 import { approveCommand, rejectCommand } from '../../situation/commands.js';
 import type { StandingFreeze } from '../../state/freezes.js';
-import type { NotedLoad } from '../../state/freshness.js';
+import type { NotedLoad } from '../../state/streams.js';
 import { type Gate, isApprovable, waitsForOperator } from '../../state/gates/gates.js';
 import type { LoadProblem } from '../../state/schema.js';
 import { describeLoad, toLoadFacts } from '../../sync/limits/load-age.js';

@@ -2,7 +2,7 @@
 // sync/limits/decide.ts decides when a gate closes.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
-import { REPAIRED } from '../drift/read-drift.js';
+import { REPAIRED } from '../drift.js';
 import type { GatedOperation, GateFacts, GateReason, HeldSample } from '../schema.js';
 
 export interface Approval {

@@ -1,7 +1,8 @@
-// Queries of the inbox, for people and metrics.
+// Queries of the inbox and its triggers, for people and metrics.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../database.js';
 import { isFrozen, lastFrozen } from '../freezes.js';
+import { FUNCTION_COMMENT, functionName } from '../../streams/trigger-functions.js';
 
 export interface InboxCounts {
   /** Number of keys that no run has taken. `later`: number of these keys that failed and are retried later. */
@@ -73,3 +74,19 @@ export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestS
     coalesce(greatest(0, extract(epoch FROM now() - min(oldest))), 0)::float8 AS "oldestSeconds"
   FROM (SELECT count(*) AS changes, CASE WHEN NOT ${isFrozen(sql`c.stream`)} THEN ${OLDEST} END AS oldest
     FROM slotsync.changes AS c WHERE run_id IS NULL GROUP BY stream) AS by_stream`;
+
+/**
+ * Returns streams whose trigger function exists, but is not called by three enabled triggers of its table. A table that
+ * is created anew loses its triggers, and only the next sync finds its changes. PostgreSQL keeps the trigger functions,
+ * which are in the same database as the state.
+ */
+export async function listLostTriggers(db: Queries, streams: readonly string[]): Promise<string[]> {
+  const rows = await query<{ name: string }>(db)`
+    SELECT p.proname::text AS name FROM pg_catalog.pg_proc AS p
+    WHERE p.proname = ${anyOf(streams.map(functionName))} AND p.prorettype = 'trigger'::regtype AND 3 > (
+      SELECT count(*) FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
+      WHERE t.tgfoid = p.oid AND t.tgenabled IN ('O', 'A') AND c.relnamespace = p.pronamespace
+        AND pg_catalog.obj_description(p.oid, 'pg_proc') = ${FUNCTION_COMMENT} || c.relname)`;
+  const lost = new Set(rows.map(({ name }) => name));
+  return streams.filter((stream) => lost.has(functionName(stream)));
+}

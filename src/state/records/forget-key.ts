@@ -6,7 +6,7 @@ import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
 import { recountGates } from '../gates/held.js';
 import { isKindOf } from '../history.js';
-import { listFormerObjects } from './read/former-objects.js';
+import { listFormerObjects } from './read/owners.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
 /** Reason why nothing was deleted: the unfinished run `runId` has the key, or a batch writes the record or object. */

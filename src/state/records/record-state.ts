@@ -11,9 +11,9 @@
 //   not relied on    object_hash = ''   the object was accepted, but its content is unknown: the row is sent
 //   former           former_key         the record keeps an object that lost its row when an external id changed
 //
-// Each writer is a file of this folder. Batches use claim-records and settle-records. Its `failRecords` also serves
-// plans and batches out of attempts. For other events: transfer-objects (change of owner), link-records, move-record,
-// retry-records, forget-key, gone-rows (deleted rows), adopt-records (lost state), wake-waiting (arrived references).
+// Each writer is a file of this folder. Batches use claims and settle-records. Its `failRecords` also serves plans and
+// batches out of attempts, its `insertAdopted` a lost state. For other events: transfer-objects (change of owner), links,
+// move-record, retry-records, forget-key, gone-rows (deleted rows), wake-waiting (arrived references).
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 

@@ -1,12 +1,20 @@
-// Writes the outcomes of claimed records. Only this file stores what the service accepted.
+// Writes the outcomes of claimed records, and creates records from objects that the service holds after the state was
+// lost. Only this file stores what the service accepted.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { mendingDrift } from '../drift/write-drift.js';
-import { releasingClaim } from './claim-records.js';
+import { mendingDrift } from '../drift.js';
+import { releasingClaim } from './claims.js';
 import { notingAssigned } from './links.js';
 import { rowOfWrite, type HistoryRule } from '../history.js';
 import type { LimitedOperation } from '../schema.js';
-import { EXTERNAL_ID_SHARED, isAcceptance, recordName, storable, type Outcome } from './outcome-types.js';
+import {
+  EXTERNAL_ID_SHARED,
+  isAcceptance,
+  recordName,
+  storable,
+  type Outcome,
+  type RecordKey,
+} from './outcome-types.js';
 import { AWAITS_SECOND_ANSWER, doubtingLost, FIELDS_IN_DOUBT, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
@@ -205,4 +213,35 @@ export async function failRecords(
       status = excluded.status, refused_hash = excluded.refused_hash,
       row_external_id = nullif(excluded.row_external_id, r.external_id), error_code = excluded.error_code, error_message = excluded.error_message,
       attempts = r.attempts + 1, run_id = excluded.run_id, updated_at = now()`;
+}
+
+export interface AdoptedRecord extends RecordKey {
+  externalId: string;
+  destinationId: string;
+  sourceHash: string;
+  /** Hash of the object. Empty if the object differs from its row. */
+  objectHash: string;
+  acceptedFields?: string | null;
+  endsAt?: string | undefined;
+}
+
+/**
+ * Inserts the records as accepted, without overwriting existing records. Returns the inserted records. `isEqual` is
+ * true if the object equals its row.
+ */
+export async function insertAdopted(
+  db: Queries,
+  runId: number,
+  adopted: readonly AdoptedRecord[],
+): Promise<(RecordKey & { isEqual: boolean })[]> {
+  if (adopted.length === 0) return [];
+  return query<RecordKey & { isEqual: boolean }>(db)`
+    INSERT INTO slotsync.records (stream, local_key, external_id, destination_id, source_hash, object_hash,
+      accepted_fields, ends_at, status, run_id, synced_at)
+    SELECT stream, "localKey", "externalId", "destinationId", "sourceHash", "objectHash", "acceptedFields", "endsAt", 'synced',
+      ${runId}::bigint, now()
+    FROM jsonb_to_recordset(${JSON.stringify(adopted)}::jsonb) AS a(stream text, "localKey" text, "externalId" text,
+      "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "endsAt" timestamptz)
+    ON CONFLICT DO NOTHING
+    RETURNING stream, local_key AS "localKey", object_hash <> '' AS "isEqual"`;
 }

@@ -10,12 +10,12 @@
 //   dead record               an operator retries `external_id_changed`           #former, undecided     sent as its row says
 //   record of the new key     an operator renames another key to this key         #former                replaced by the renamed record
 //
-// A renamed key keeps its whole record (move-record.ts). Lost records are made of what the service holds (adopt-records.ts).
+// A renamed key keeps its whole record (move-record.ts). Lost records are made of what the service holds (`insertAdopted`).
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { formerKey } from '../../streams/local-key.js';
 import { addChanges } from '../inbox/add-changes.js';
-import type { Claim } from './claim-records.js';
+import type { Claim } from './claims.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 import { FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, objectFacts, WITHOUT_OBJECT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';

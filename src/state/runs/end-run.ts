@@ -8,7 +8,7 @@ import { cancelBatches } from './batches.js';
 import { asPlanner, PlannerReplaced, type Planner } from './claim-planning.js';
 import { markDue, noteEndedWhole, noteProblems } from '../streams.js';
 import { withdrawApprovals } from '../gates/answers.js';
-import { withdrawWishes } from '../records/resend.js';
+import { withdrawWishes } from '../records/retry-records.js';
 import {
   isWhole,
   ONLY_READS,

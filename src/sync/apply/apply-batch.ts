@@ -11,7 +11,7 @@ import { letGo, transferObjects } from '../../state/records/transfer-objects.js'
 import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
-import { closeGate } from '../../state/gates/close-gate.js';
+import { closeGate } from '../../state/gates/close-gates.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import { patchOf, writtenFields } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';

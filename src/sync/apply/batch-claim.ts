@@ -13,10 +13,12 @@ import {
   renewClaim,
   type Claim,
   type ClaimedRecord,
-} from '../../state/records/claim-records.js';
+  claimObjects,
+  releasingObjects,
+  renewObjectClaims,
+} from '../../state/records/claims.js';
 import { listExceptions } from '../../state/exceptions.js';
 import { requireBinding } from '../../state/destination-binding.js';
-import { claimObjects, releasingObjects, renewObjectClaims } from '../../state/records/claim-objects.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Identified } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';

@@ -2,9 +2,8 @@
 // The record then updates this object. Claims the object first, so that only one batch can link it. If the choice is
 // ambiguous, nothing is created.
 import type { FoundObject, ServiceObject, Unreadable } from '../../destination/destination.js';
-import { listFormerObjects } from '../../state/records/read/former-objects.js';
-import { linkRecords, type NewLink } from '../../state/records/link-records.js';
-import type { Link } from '../../state/records/links.js';
+import { listFormerObjects } from '../../state/records/read/owners.js';
+import { linkRecords, type NewLink, type Link } from '../../state/records/links.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import { isStorable, MAX_ID_BYTES } from '../../streams/local-key.js';
 import { sends, type Stream } from '../../streams/stream.js';

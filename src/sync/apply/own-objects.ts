@@ -5,7 +5,7 @@ import type { Unreadable } from '../../destination/destination.js';
 import { findExceptions } from '../../state/exceptions.js';
 import { queryTogether, type Queries } from '../../state/database.js';
 import { letGo, transferObjects, type Transfer } from '../../state/records/transfer-objects.js';
-import type { ClaimedRecord } from '../../state/records/claim-records.js';
+import type { ClaimedRecord } from '../../state/records/claims.js';
 import { recordName, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import type { Stream } from '../../streams/stream.js';
 import { findLettingGo } from '../identity/changed-ids.js';

@@ -11,7 +11,7 @@ import {
   type CursorPosition,
 } from '../../state/inbox/poll-watermarks.js';
 import { countWaiting } from '../../state/inbox/read-inbox.js';
-import { readPolledRecords, type PolledRecord } from '../../state/records/read/polled-records.js';
+import { readPolledRecords, type PolledRecord } from '../../state/records/read/plan-marks.js';
 import { endPartialProblems, noteProblems } from '../../state/streams.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
 import { isShortenedKey } from '../../streams/local-key.js';

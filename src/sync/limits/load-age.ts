@@ -1,7 +1,7 @@
 // Judges whether the mirror was loaded recently enough. If not, the configuration decides whether plans hold their
 // records or only warn. Pure.
 import type { LoadReading } from '../../mirror/mirror.js';
-import type { NotedLoad, SeenLoad } from '../../state/freshness.js';
+import type { NotedLoad, SeenLoad } from '../../state/streams.js';
 import type { LoadFacts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { formatDuration } from '../../text/format.js';

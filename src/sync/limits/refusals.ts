@@ -1,7 +1,7 @@
 // Stops sending a stream when the service refuses too many of its objects, for example after a change of the mapping.
 // Otherwise every record would cost a request and be given up. Refusals are counted answer by answer.
 import type { Queries } from '../../state/database.js';
-import { closeGate } from '../../state/gates/close-gate.js';
+import { closeGate } from '../../state/gates/close-gates.js';
 import { noteRefusals } from '../../state/streams.js';
 import type { Stream } from '../../streams/stream.js';
 import { isRefusedTooOften } from './decide.js';

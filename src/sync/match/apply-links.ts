@@ -3,7 +3,7 @@
 import type { CsvRow } from '../../files/csv-file.js';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors/errors.js';
-import { linkRecords, undoLinks, type NewLink } from '../../state/records/link-records.js';
+import { linkRecords, undoLinks, type NewLink } from '../../state/records/links.js';
 import { recordName } from '../../state/records/outcome-types.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { keyOf } from '../../streams/external-id-rule.js';

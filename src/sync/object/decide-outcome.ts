@@ -3,7 +3,7 @@
 // plan/planned-batches.ts for rows that a plan cannot use.
 import type { FoundObject, UpcomingReservation, PutResult } from '../../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
-import type { ClaimedRecord } from '../../state/records/claim-records.js';
+import type { ClaimedRecord } from '../../state/records/claims.js';
 import type { AcceptedCounts } from '../../state/schema.js';
 import type { Link } from '../../state/records/links.js';
 import {

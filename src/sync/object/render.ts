@@ -3,7 +3,7 @@
 import type { ServiceObject } from '../../destination/destination.js';
 import { messageOf } from '../../errors/errors.js';
 import type { State } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/read/external-ids.js';
+import { readExternalIds } from '../../state/records/read/owners.js';
 import { readLinks, type Link } from '../../state/records/links.js';
 import { keyOf } from '../../streams/external-id-rule.js';
 import { createObject, mergeObject, type DestinationObject } from '../../streams/destination-object.js';

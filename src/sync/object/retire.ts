@@ -3,7 +3,7 @@
 import type { Context } from '../../destination/client.js';
 import type { FoundObject, ServiceObject, UpcomingReservation } from '../../destination/destination.js';
 import type { State } from '../../state/database.js';
-import type { ClaimedRecord } from '../../state/records/claim-records.js';
+import type { ClaimedRecord } from '../../state/records/claims.js';
 import { readLongGone } from '../../state/records/gone-rows.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import { wasSent } from '../../state/records/record-state.js';

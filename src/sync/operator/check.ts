@@ -12,7 +12,7 @@ import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import { query, readClock, type State } from '../../state/database.js';
 import type { HistoryRule } from '../../state/history.js';
 import { findExceptions } from '../../state/exceptions.js';
-import { readLoad } from '../../state/freshness.js';
+import { readLoad } from '../../state/streams.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
 import { recognize } from '../../connections/database-facts.js';

@@ -1,7 +1,7 @@
 // Lets an object follow its row to another key, so that it keeps its number, bookings and external id. Otherwise it
 // would be deactivated and created again. Checks the rows; state/records/move-record.ts changes the records.
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
-import { whileClaimed } from '../../state/records/claim-objects.js';
+import { whileClaimed } from '../../state/records/claims.js';
 import { moveRecord, type Renamed, type RenameRefusal } from '../../state/records/move-record.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { shortenKey } from '../../streams/local-key.js';

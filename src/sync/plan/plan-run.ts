@@ -5,7 +5,14 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../errors/error-catalogue.js';
 import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { noMeter } from '../../process/meter.js';
-import { keepLoads, noteLoad, type SeenLoad } from '../../state/freshness.js';
+import {
+  keepLoads,
+  noteLoad,
+  type SeenLoad,
+  endPartialProblems,
+  listStreams,
+  noteProblems,
+} from '../../state/streams.js';
 import { namesOfAsking, type Stream } from '../../streams/stream.js';
 import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
@@ -24,8 +31,7 @@ import {
 } from '../../state/runs/claim-planning.js';
 import { isWhole, readRun, type Run } from '../../state/runs/read-runs.js';
 import { countingSent } from '../../state/sent.js';
-import { endStreamPlans, type StreamPlan } from '../../state/gates/end-plan.js';
-import { endPartialProblems, listStreams, noteProblems } from '../../state/streams.js';
+import { endStreamPlans, type StreamPlan } from '../../state/gates/close-gates.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import { logUnexpected } from '../../process/logger.js';
 import { noteFailure, noteInSpan } from '../../process/tracing.js';

@@ -2,8 +2,8 @@
 // and previews use the same function with different sinks, so they cannot disagree.
 import type { LoadReading } from '../../mirror/mirror.js';
 import { readClock, type Queries } from '../../state/database.js';
-import { listRepairable, summarizeDrift } from '../../state/drift/read-drift.js';
-import { readLoad, type SeenLoad } from '../../state/freshness.js';
+import { listRepairable, summarizeDrift } from '../../state/drift.js';
+import { readLoad, type SeenLoad, readStanding, type StreamStanding } from '../../state/streams.js';
 import { digestPlanned } from '../../state/gates/held.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
@@ -17,7 +17,6 @@ import {
 } from '../../state/schema.js';
 import { listFrozen } from '../../state/freezes.js';
 import { countWithinADay } from '../../state/sent.js';
-import { readStanding, type StreamStanding } from '../../state/streams.js';
 import { shortenKey } from '../../streams/local-key.js';
 import { sends, type Stream } from '../../streams/stream.js';
 import { decide, findApproval, type Weighed } from '../limits/decide.js';

@@ -14,7 +14,7 @@ import {
   type RenamedRow,
 } from '../../state/records/gone-rows.js';
 import { NO_OUTCOMES, type RecordKey } from '../../state/records/outcome-types.js';
-import { wishAgain } from '../../state/records/resend.js';
+import { wishAgain } from '../../state/records/retry-records.js';
 import { insertBatches, type NewBatch } from '../../state/runs/batches.js';
 import { asPlanner, type Planner } from '../../state/runs/claim-planning.js';
 import type { LimitedOperation, ResendReason, RunKind, RunRange } from '../../state/schema.js';

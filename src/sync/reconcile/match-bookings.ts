@@ -3,10 +3,9 @@
 import type { Cancellation, Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import type { Queries } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/read/external-ids.js';
-import type { MatchedBooking } from '../../state/bookings/write-reservations.js';
+import { readExternalIds } from '../../state/records/read/owners.js';
+import type { MatchedBooking, VerdictStore } from '../../state/bookings/verdict-store.js';
 import type { KnownBooking } from '../../state/bookings/read-reservations.js';
-import type { VerdictStore } from '../../state/bookings/verdict-store.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';

@@ -9,7 +9,7 @@ import { whileReadingAlone } from '../../state/runs/reconcile-and-verify-runs.js
 import {
   moveReservationsWatermark,
   readReservationsWatermark,
-} from '../../state/bookings/reservations-watermark.js';
+} from '../../state/bookings/read-reservations.js';
 import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/schedules.js';
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';

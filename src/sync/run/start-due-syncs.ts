@@ -3,7 +3,7 @@
 // transaction. If configured, a scheduled sync waits until the mirror was loaded again.
 import { codeOf } from '../../errors/errors.js';
 import { readsSameLoad } from '../../streams/stream.js';
-import { listLoads } from '../../state/freshness.js';
+import { listLoads, listStartable, markDue } from '../../state/streams.js';
 import { firstUnstarted, unstartedDue } from '../../time/cron-schedule.js';
 import {
   streamsOf,
@@ -18,7 +18,6 @@ import { readClock } from '../../state/database.js';
 import { readGates } from '../../state/gates/gates.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { startFreeRun } from '../../state/runs/start-run.js';
-import { listStartable, markDue } from '../../state/streams.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { judgeLoad } from '../limits/load-age.js';
 

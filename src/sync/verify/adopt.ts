@@ -1,7 +1,7 @@
 // Makes records again after the state was lost, without writing at the service. If an object has a row's external id,
 // it becomes the object of the row's record. If the object differs from the row, the next sync will update it.
 import type { FoundObject } from '../../destination/destination.js';
-import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
+import { insertAdopted, type AdoptedRecord } from '../../state/records/settle-records.js';
 import { hashObject } from '../../streams/destination-object.js';
 import { acceptedText } from '../../streams/field-rules.js';
 import { groupByTypes, type Stream } from '../../streams/stream.js';

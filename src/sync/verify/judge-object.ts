@@ -3,7 +3,7 @@
 // A change that was not sent yet is no drift. So an object is compared only if its row still renders the accepted
 // object. Other records wait for a sync. If no sync would notice the record, it is put in doubt.
 import type { FoundObject } from '../../destination/destination.js';
-import type { DriftingObject } from '../../state/drift/write-drift.js';
+import type { DriftingObject } from '../../state/drift.js';
 import type { OwnerRecord } from '../../state/records/read/owners.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import { differencesOf, type Owner } from '../object/compare-objects.js';

@@ -4,8 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
 import { listExceptions } from '../../state/exceptions.js';
-import { readDriftingKeys } from '../../state/drift/read-drift.js';
-import { mendDrift, writeDrift } from '../../state/drift/write-drift.js';
+import { readDriftingKeys, mendDrift, writeDrift } from '../../state/drift.js';
 import { readClock } from '../../state/database.js';
 import { checkAgain } from '../../state/records/record-state.js';
 import { listOwners, readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';

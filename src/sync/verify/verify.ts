@@ -1,9 +1,12 @@
 // Reads objects from the service, compares them with what was accepted last, and stores which of them drift. Only
 // reads; a separate run repairs.
 import { settleRestored } from '../../state/restored-databases.js';
-import { countNotComparedAgain } from '../../state/drift/read-drift.js';
-import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
-import { noteVerified } from '../../state/drift/verifications.js';
+import {
+  countNotComparedAgain,
+  deleteDriftOfOthers,
+  deleteOutdatedDrift,
+  noteVerified,
+} from '../../state/drift.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
 import { sampleOwners } from '../../state/records/read/owners.js';
 import { pruneDrift } from '../../state/retention.js';

@@ -1,13 +1,8 @@
 // Counts records by status, records that are not in sync, and records that the service is assumed to hold.
-import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, WAS_SENT } from '../record-state.js';
-import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failure-filter.js';
-
-/** SQL: record `r` failed and is in the inbox, for example after an operator's retry. */
-export const IS_SENT_AGAIN = sql`(r.status = 'failed' AND EXISTS (
-  SELECT FROM slotsync.changes AS c WHERE c.stream = r.stream AND c.local_key = r.local_key))`;
+import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failures.js';
 
 export interface RecordCount {
   stream: string;

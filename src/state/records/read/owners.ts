@@ -1,10 +1,11 @@
-// Reads records that own an object: what the service accepted last, and if anything may have been sent since.
+// Reads records that own an object: what the service accepted last, and if anything may have been sent since. Former
+// objects lost their row when the external id of their record changed. A record of its own keeps each.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../../text/sql-text.js';
-import { anyOf, query, type Queries } from '../../database.js';
+import { anyOf, query, type Queries, queryOne } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
-import { IS_FORMER, MAY_BE_AT_SERVICE } from '../record-state.js';
-import type { RecordKey } from '../outcome-types.js';
+import { IS_FORMER, MAY_BE_AT_SERVICE, HAS_ARRIVED } from '../record-state.js';
+import { type RecordKey, recordName } from '../outcome-types.js';
 
 export interface OwnerRecord extends RecordKey {
   externalId: string;
@@ -89,4 +90,45 @@ async function readByKey(db: Queries, condition: SQL, most: number): Promise<Own
   return query<OwnerRecord>(db)`
     SELECT ${OWNER} FROM slotsync.records AS r
     WHERE ${condition} AND r.external_id IS NOT NULL ORDER BY r.local_key LIMIT ${most}`;
+}
+
+/**
+ * Returns a function that yields the external id of a referenced record. It yields undefined if the service has not
+ * accepted the record, or if an operator must decide about its object.
+ */
+export async function readExternalIds(db: Queries, wanted: readonly RecordKey[]) {
+  if (wanted.length === 0) return () => undefined;
+  const rows = await query<RecordKey & { externalId: string }>(db)`
+    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId"
+    FROM jsonb_to_recordset(${JSON.stringify(wanted)}::jsonb) AS w(stream text, "localKey" text)
+    CROSS JOIN LATERAL (
+      SELECT * FROM slotsync.records AS r
+      WHERE r.stream = w.stream AND r.local_key = w."localKey" AND ${HAS_ARRIVED}
+      OFFSET 0) AS r`;
+  const found = new Map(rows.map((row) => [recordName(row), row.externalId]));
+  return (reference: RecordKey) => found.get(recordName(reference));
+}
+
+/** Counts former objects about which no operator has decided, optionally of one stream only. */
+export async function countFormerObjects(db: Queries, stream?: string): Promise<number> {
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.records AS r
+    WHERE ${IS_FORMER} AND stream = coalesce(${stream ?? null}, stream)`;
+  return count;
+}
+
+export async function listOtherFormerStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
+  const rows = await query<{ stream: string }>(db)`
+    SELECT DISTINCT stream FROM slotsync.records AS r
+    WHERE ${IS_FORMER} AND NOT stream = ${anyOf(streams)} ORDER BY stream`;
+  return rows.map(({ stream }) => stream);
+}
+
+/** Returns former objects of these keys, including retired objects, with the record that keeps each object. */
+export async function listFormerObjects(db: Queries, stream: string, keys: readonly string[]) {
+  if (keys.length === 0) return [];
+  return query<RecordKey & { externalId: string; formerKey: string; isUndecided: boolean }>(db)`
+    SELECT stream, local_key AS "localKey", external_id AS "externalId", former_key AS "formerKey",
+      ${IS_FORMER} AS "isUndecided"
+    FROM slotsync.records AS r WHERE stream = ${stream} AND former_key = ${anyOf(keys)} ORDER BY external_id`;
 }

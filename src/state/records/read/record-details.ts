@@ -1,14 +1,15 @@
-// Reads everything that the state holds about one record.
+// Finds records for a text that an operator enters, and reads everything that the state holds about one record.
 import { and, desc, eq, sql } from 'drizzle-orm';
-import { anyOf, type Queries } from '../../database.js';
-import { readDriftOf } from '../../drift/read-drift.js';
+import { anyOf, type Queries, query } from '../../database.js';
+import { readDriftOf } from '../../drift.js';
 import { findExceptions } from '../../exceptions.js';
-import { recordName } from '../outcome-types.js';
+import { recordName, type RecordKey } from '../outcome-types.js';
 import { listWrites } from '../../history.js';
-import { batches, changes, records, runs } from '../../schema.js';
+import { batches, changes, records, runs, type RecordStatus } from '../../schema.js';
 import { readLinks } from '../links.js';
-import { listFormerObjects } from './former-objects.js';
+import { listFormerObjects } from './owners.js';
 import { readWaiting } from './waiting-chains.js';
+import { listRecordedStreams } from './count-records.js';
 
 export type RecordRow = typeof records.$inferSelect;
 
@@ -57,4 +58,13 @@ async function listBatchesOf(db: Queries, stream: string, localKey: string, limi
     .where(and(eq(batches.stream, stream), sql`${localKey} = ANY (${batches.keys})`))
     .orderBy(desc(batchId))
     .limit(limit);
+}
+
+/** Finds records of all streams whose key or external id equals the text that an operator searches for. */
+export async function findRecords(db: Queries, text: string, limit: number) {
+  const streams = await listRecordedStreams(db);
+  return query<RecordKey & { externalId: string | null; status: RecordStatus }>(db)`
+    SELECT stream, local_key AS "localKey", coalesce(external_id, row_external_id) AS "externalId", status FROM slotsync.records
+    WHERE stream = ${anyOf(streams)} AND local_key = ${text} OR external_id = ${text} OR row_external_id = ${text}
+    ORDER BY stream, local_key LIMIT ${limit}`;
 }

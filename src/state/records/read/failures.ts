@@ -1,13 +1,69 @@
-// Counts records that are not in sync, for the list of causes. Records that wait for another record are counted at the
-// record for which they wait.
-import { sql } from 'drizzle-orm';
+// Lists and counts the records that are not in sync. The list of causes counts records that wait for another record at
+// the record for which they wait.
+import { sql, type SQL } from 'drizzle-orm';
+import { IS_EXCEPTED } from '../../exceptions.js';
+import type { RecordStatus, records } from '../../schema.js';
+import { UNSETTLED, waitsFor } from '../record-state.js';
+import { query, type Queries, type RowOf } from '../../database.js';
+import { type RecordKey, recordName } from '../outcome-types.js';
 import { arrayLiteral } from '../../../text/sql-text.js';
-import { query, type Queries } from '../../database.js';
-import type { RecordStatus } from '../../schema.js';
-import { waitsFor } from '../record-state.js';
-import { IS_SENT_AGAIN } from './count-records.js';
-import { isWanted, NOT_IN_SYNC, SINCE, type FailureFilter } from './failure-filter.js';
-import { recordName, type RecordKey } from '../outcome-types.js';
+
+export interface FailureFilter {
+  stream?: string | undefined;
+  /** `held` matches no record. The table `held` has those keys. */
+  status?: RecordStatus | 'held' | undefined;
+  code?: string | undefined;
+  /** Only records that have been in their status since this time or later. */
+  since?: Date | undefined;
+  /** Only records that this run changed last. */
+  runId?: number | undefined;
+}
+
+/** SQL: time since when record `r` is in its status. For a failed record, time of the last attempt. */
+export const SINCE = sql`coalesce(r.waits_since, r.updated_at)`;
+
+/** SQL: record `r` failed and is in the inbox, for example after an operator's retry. */
+const IS_SENT_AGAIN = sql`(r.status = 'failed' AND EXISTS (
+  SELECT FROM slotsync.changes AS c WHERE c.stream = r.stream AND c.local_key = r.local_key))`;
+
+/** SQL: record `r` is not in sync, and no operator has excepted it. */
+export const NOT_IN_SYNC = sql`(r.${UNSETTLED} AND NOT ${IS_EXCEPTED})`;
+
+export function isWanted({ stream, status, code, since, runId }: FailureFilter): SQL {
+  const conditions = [
+    stream !== undefined && sql`r.stream = ${stream}`,
+    status !== undefined && sql`r.status = ${status}`,
+    code !== undefined && sql`r.error_code = ${code}`,
+    since !== undefined && sql`${SINCE} >= ${since.toISOString()}::text::timestamptz`,
+    runId !== undefined && sql`r.run_id = ${runId}::bigint`,
+  ].filter((condition) => condition !== false);
+  return conditions.length === 0 ? sql`true` : sql`(${sql.join(conditions, sql` AND `)})`;
+}
+
+type RecordColumn =
+  'externalId' | 'status' | 'errorCode' | 'errorMessage' | 'attempts' | 'runId' | 'updatedAt';
+export interface Failure extends RecordKey, Pick<RowOf<typeof records>, RecordColumn> {
+  /** Time since when the record is in its status. For a failed record, time of the last attempt. */
+  since: Date;
+  waitsFor: RecordKey | null;
+  /** True if the record failed and is in the inbox, to be sent again. */
+  isInInbox: boolean;
+}
+
+/** Returns up to `limit` records that match the filter, ordered by stream and key, beginning after `after`. */
+export async function listFailures(
+  db: Queries,
+  { limit, after, ...filter }: FailureFilter & { limit: number; after?: RecordKey | undefined },
+): Promise<Failure[]> {
+  return query<Failure>(db)`
+    SELECT r.stream, r.local_key AS "localKey", coalesce(r.external_id, r.row_external_id) AS "externalId", r.status, r.error_code AS "errorCode",
+      r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
+      ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
+      ${waitsFor('r')} AS "waitsFor"
+    FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}
+      ${after && sql`AND (r.stream, r.local_key) > (${after.stream}, ${after.localKey})`}
+    ORDER BY r.stream, r.local_key LIMIT ${limit}`;
+}
 
 const WAITS = sql`r.waits_for IS NOT NULL`;
 

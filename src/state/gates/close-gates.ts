@@ -1,10 +1,13 @@
-// Ends the plan of a stream. Gates take held keys from the run's batches, and gates without keys are deleted.
+// Closes gates. At the end of a plan, gates take held keys from the run's batches, and gates without keys are deleted.
+// While a run sends, a gate is closed if too much was refused, the stream was frozen, or the service forbids a kind of
+// request. The gate then takes the keys of batches that were not begun. Batches in flight end as usual.
 import { anyOf, query, type Queries } from '../database.js';
 import type { DueReason, Hold, LimitedOperation } from '../schema.js';
 import { markDue, notePlannedWhole, type StreamStanding } from '../streams.js';
 import { NOT_APPROVED } from './answers.js';
 import { nameOfGate } from './gates.js';
-import { holdBatches, recountGates, releaseReplaced } from './held.js';
+import { holdBatches, recountGates, releaseReplaced, type ClosedGate } from './held.js';
+import { toStorableJson } from '../records/outcome-types.js';
 
 export interface StreamPlan {
   stream: string;
@@ -107,4 +110,30 @@ async function endApprovals(tx: Queries, { stream, standing, unused }: StreamPla
     UPDATE slotsync.gates SET ${NOT_APPROVED}
     WHERE stream = ${stream} AND approved_at <= ${standing.at}::text::timestamptz
       AND NOT (operation = ${anyOf(kept)})`;
+}
+
+/** Closes a gate and holds the keys that its run has not begun to send. Returns the number of held keys. */
+export async function closeGate(db: Queries, stream: string, gate: ClosedGate): Promise<number> {
+  const { runId, operation, reason, facts } = gate;
+  return db.transaction(async (tx) => {
+    // Locks the run, so that its cancelling or its next step waits for this transaction.
+    const [run] = await query(tx)`
+      SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
+    if (!run) return 0;
+    const operations: LimitedOperation[] | undefined = operation === '*' ? undefined : [operation];
+    const taken = await holdBatches(tx, { runId, stream, ...(operations && { operations }) }, gate);
+    const count = taken.reduce((sum, { records }) => sum + records, 0);
+    if (count === 0) return 0;
+    const name = nameOfGate(gate);
+    const hold = toStorableJson({ operation, reason, facts });
+    await query(tx)`
+      UPDATE slotsync.runs SET
+        plan = jsonb_set(plan, ARRAY[${stream}, 'inBatches'], to_jsonb(coalesce((plan->${stream}->>'inBatches')::int, 0) - ${count}::int)),
+        holds = jsonb_set(jsonb_set(holds, ARRAY[${stream}], coalesce(holds->${stream}, '{}')), ARRAY[${stream}, ${name}],
+          ${hold}::jsonb || coalesce(holds->${stream}->${name}, '{}') || jsonb_build_object('count', coalesce((holds->${stream}->${name}->>'count')::int, 0) + ${count}::int))
+      WHERE id = ${runId}::bigint`;
+    await recountGates(tx, stream, [gate]);
+    if (reason === 'frozen') await markDue(tx, [stream], 'frozen');
+    return count;
+  });
 }
