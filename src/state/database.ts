@@ -271,7 +271,13 @@ function describeStatement(statement: string): string {
 /** Executes a statement: `query<Row>(db)\`SELECT …\``. Its column aliases name the fields of a row. */
 export function query<T>(db: Pick<Queries, 'execute'>) {
   return async (strings: TemplateStringsArray, ...values: unknown[]) =>
-    (await db.execute(sql(strings, ...values))) as unknown as T[] & { count: number };
+    (await db.execute(sql(strings, ...values))) as unknown as T[];
+}
+
+/** Executes a statement. Returns the number of rows that it changed or locked. */
+export function queryCount(db: Pick<Queries, 'execute'>) {
+  return async (...statement: Ask<unknown>): Promise<number> =>
+    ((await query(db)(...statement)) as unknown as { count: number }).count;
 }
 
 /**
@@ -289,19 +295,36 @@ export async function queryTogether(
   return 'command' in (answers as object) ? [] : (answers as Record<string, unknown>[][]).slice(1);
 }
 
+type Ask<T> = Parameters<ReturnType<typeof query<T>>>;
+
+/** Executes a statement. Returns its first row, or undefined. */
+export function queryFirst<T>(db: Pick<Queries, 'execute'>) {
+  return async (...statement: Ask<T>): Promise<T | undefined> => (await query<T>(db)(...statement))[0];
+}
+
 /** Executes a statement that always returns one row, such as an aggregate. */
 export function queryOne<T>(db: Pick<Queries, 'execute'>) {
-  return async (...statement: Parameters<ReturnType<typeof query<T>>>) => {
-    const [row] = await query<T>(db)(...statement);
-    if (row === undefined) throw new Error('a statement of the state answered no row');
+  return async (...statement: Ask<T>): Promise<T> => {
+    const row = await queryFirst<T>(db)(...statement);
+    if (row === undefined) throw new Error('a statement of the state returned no row');
     return row;
   };
 }
 
-/** Returns the database's time, which dates everything in the state. In a transaction, this is its start. */
-export async function readClock(db: Pick<Queries, 'execute'>): Promise<Date> {
-  return (await queryOne<{ now: Date }>(db)`SELECT now() AS now`).now;
+/** Executes a statement with one column. Returns the value of each row. */
+export function queryColumn<T>(db: Pick<Queries, 'execute'>) {
+  return async (...statement: Ask<Record<string, T>>): Promise<T[]> =>
+    (await query<Record<string, T>>(db)(...statement)).flatMap((row) => Object.values(row));
 }
+
+/** Executes a statement that always returns one row with one column, such as a count. Returns the value. */
+export function queryValue<T>(db: Pick<Queries, 'execute'>) {
+  return async (...statement: Ask<Record<string, T>>): Promise<T> =>
+    Object.values(await queryOne<Record<string, T>>(db)(...statement))[0] as T;
+}
+
+/** Returns the database's time, which dates everything in the state. In a transaction, this is its start. */
+export const readClock = (db: Pick<Queries, 'execute'>) => queryValue<Date>(db)`SELECT now()`;
 
 /**
  * Returns the age of a time as an interval. Both times are by this host's clock, so the age is correct even if the

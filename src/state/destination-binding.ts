@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'drizzle-orm';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
-import { query, queryOne, queryTogether, type Queries, type State } from './database.js';
+import { query, queryTogether, queryValue, type Queries, type State } from './database.js';
 import { listWorking } from './processes.js';
 import { WAS_SENT } from './records/record-state.js';
 import { retryRecords } from './records/retry-records.js';
@@ -68,14 +68,12 @@ const isSame = (bound: Binding, wanted: Binding) =>
   bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId;
 
 /** Returns true if the state has facts from a service: a write that may have been accepted, or data that was read. */
-export async function isBound(db: Pick<Queries, 'execute'>): Promise<boolean> {
-  const { known } = await queryOne<{ known: boolean }>(db)`
+export const isBound = (db: Pick<Queries, 'execute'>) =>
+  queryValue<boolean>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records AS r WHERE ${WAS_SENT} OR r.claimed_by IS NOT NULL)
       OR EXISTS (SELECT FROM slotsync.links) OR EXISTS (SELECT FROM slotsync.drift)
       OR EXISTS (SELECT FROM slotsync.verifications) OR EXISTS (SELECT FROM slotsync.reservations)
       OR EXISTS (SELECT FROM slotsync.cancellations) OR EXISTS (SELECT FROM slotsync.reservations_watermark) AS known`;
-  return known;
-}
 
 function refusal(bound: Binding, wanted: Binding, working: readonly string[] = []): UsageError {
   const belongs =

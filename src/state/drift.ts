@@ -1,7 +1,16 @@
 // Reads and writes the table `drift`, with one row for each object that is not correct at the service, and its history
 // `drift_events`. A row is deleted when the object is found correct or a write of the object is accepted.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, queryOne, type Queries, type RowOf } from './database.js';
+import {
+  anyOf,
+  query,
+  queryColumn,
+  queryFirst,
+  queryOne,
+  queryValue,
+  type Queries,
+  type RowOf,
+} from './database.js';
 import { type RecordKey, toStorableJson } from './records/outcome-types.js';
 import type { drift, DriftKind, DriftSummary, DriftFields, verifications } from './schema.js';
 
@@ -26,14 +35,12 @@ export interface DriftCount {
   count: number;
 }
 
-export async function countDrift(db: Queries): Promise<DriftCount[]> {
-  return query<DriftCount>(db)`
+export const countDrift = (db: Queries) =>
+  query<DriftCount>(db)`
     SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
-}
 
-export async function listDrift(db: Queries, limit: number): Promise<DriftRow[]> {
-  return query<DriftRow>(db)`SELECT ${ALL} FROM slotsync.drift ORDER BY stream, local_key LIMIT ${limit}`;
-}
+export const listDrift = (db: Queries, limit: number) =>
+  query<DriftRow>(db)`SELECT ${ALL} FROM slotsync.drift ORDER BY stream, local_key LIMIT ${limit}`;
 
 /** Returns up to `limit` drifting objects that a verify run found, ordered by stream and key, after `after`. */
 export async function listDriftSeenBy(
@@ -50,29 +57,22 @@ export async function listDriftSeenBy(
 }
 
 /** Returns the drift of one object. Undefined if the object is correct or was never compared. */
-export async function readDriftOf(
-  db: Queries,
-  { stream, localKey }: RecordKey,
-): Promise<DriftRow | undefined> {
-  const [row] = await query<DriftRow>(db)`
+export const readDriftOf = (db: Queries, { stream, localKey }: RecordKey) =>
+  queryFirst<DriftRow>(db)`
     SELECT ${ALL} FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${localKey}`;
-  return row;
-}
 
-export async function readDriftingKeys(db: Queries, stream: string, keys: readonly string[]) {
-  const rows = await query<{ localKey: string }>(db)`
-    SELECT local_key AS "localKey" FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
-  return new Set(rows.map(({ localKey }) => localKey));
-}
+export const readDriftingKeys = async (db: Queries, stream: string, keys: readonly string[]) =>
+  new Set(
+    await queryColumn<string>(db)`
+    SELECT local_key AS "localKey" FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`,
+  );
 
 /** Counts objects that an earlier verify found drifting and that this verify run could not compare. */
-export async function countNotComparedAgain(db: Queries, runId: number): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countNotComparedAgain = (db: Queries, runId: number) =>
+  queryValue<number>(db)`
     SELECT count(*)::int AS count FROM slotsync.drift AS d
     WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
       AND NOT kind ${IS_NO_DRIFT} AND NOT ${isSeenBy(runId)}`;
-  return count;
-}
 
 /** SQL: found since the run began. Only one verify runs at a time, so the time identifies the run. */
 const isSeenBy = (runId: number): SQL =>
@@ -92,25 +92,19 @@ export interface DriftChoice {
 }
 
 /** Returns up to `most` records whose drift can be repaired, ordered by key, beginning after `after`. */
-export async function listRepairable(
-  db: Queries,
-  choice: DriftChoice,
-  after: string | undefined,
-  most: number,
-): Promise<Repairable[]> {
-  return query<Repairable>(db)`
+export const listRepairable = (db: Queries, choice: DriftChoice, after: string | undefined, most: number) =>
+  query<Repairable>(db)`
     SELECT d.local_key AS "localKey", r.status = 'retired' AS "isRetired", d.kind FROM slotsync.drift AS d
     JOIN slotsync.records AS r ON r.stream = d.stream AND r.local_key = d.local_key
     WHERE ${isChosen(choice)} AND ${after === undefined ? sql`true` : sql`d.local_key > ${after}`} ORDER BY d.local_key LIMIT ${most}`;
-}
 
 export async function countRepairable(db: Queries, stream: string): Promise<number> {
   return (await summarizeDrift(db, { stream })).total;
 }
 
 /** Counts the drifting objects of a stream by kind, and finds the field in which all changed objects differ. */
-export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<DriftSummary> {
-  return queryOne<DriftSummary>(db)`
+export const summarizeDrift = (db: Queries, choice: DriftChoice) =>
+  queryOne<DriftSummary>(db)`
     WITH chosen AS MATERIALIZED (SELECT kind, fields FROM slotsync.drift AS d WHERE ${isChosen(choice)})
     SELECT count(*)::int AS total, count(*) FILTER (WHERE kind = 'missing')::int AS missing,
       count(*) FILTER (WHERE kind = 'inactive')::int AS inactive,
@@ -119,7 +113,6 @@ export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<
         GROUP BY field HAVING count(*) = (SELECT count(*) FROM chosen WHERE kind = 'changed')
         ORDER BY field LIMIT 1) AS "commonField"
     FROM chosen`;
-}
 
 const isChosen = ({ stream, seenSince }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND d.seen_at >= ${seenSince ?? '-infinity'}::text::timestamptz`;
@@ -290,8 +283,7 @@ export async function noteVerified(
       run_id = excluded.run_id`;
 }
 
-export async function listVerifications(db: Queries): Promise<Verification[]> {
-  return query<Verification>(db)`
+export const listVerifications = (db: Queries) =>
+  query<Verification>(db)`
     SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"
     FROM slotsync.verifications ORDER BY stream`;
-}

@@ -2,7 +2,7 @@
 // lasts until its end time (database clock) or until an operator ends it.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { anyOf, query, type Queries, type RowOf } from './database.js';
+import { anyOf, query, queryCount, type Queries, type RowOf } from './database.js';
 import { recountGates } from './gates/held.js';
 import { addChanges } from './inbox/add-changes.js';
 import { recordName, type RecordKey } from './records/outcome-types.js';
@@ -32,16 +32,15 @@ export const exceptedKeys = (stream: SQL): SQL =>
   sql`coalesce((SELECT jsonb_agg(e.local_key) FROM slotsync.exceptions AS e WHERE e.stream = ${stream} AND ${STANDS}), '[]')`;
 
 /** Returns the exceptions in force, ordered by stream and key. */
-export async function listExceptions(
+export const listExceptions = (
   db: Queries,
   { stream, keys }: { stream?: string; keys?: readonly string[] } = {},
-): Promise<Exception[]> {
-  return query<Exception>(db)`
+) =>
+  query<Exception>(db)`
     SELECT ${ALL} FROM slotsync.exceptions AS e
     WHERE ${STANDS} AND ${stream === undefined ? sql`true` : sql`e.stream = ${stream}`}
       AND ${keys ? sql`e.local_key = ${anyOf(keys)}` : sql`true`}
     ORDER BY e.stream, e.local_key`;
-}
 
 export async function findExceptions(
   db: Queries,
@@ -76,8 +75,8 @@ export async function exceptRecords(
       since = CASE WHEN ${STANDS} THEN e.since ELSE now() END`;
   const isOfKeys = sql`stream = ${stream} AND local_key = ${anyOf(keys)}`;
   await query(tx)`DELETE FROM slotsync.drift WHERE ${isOfKeys}`;
-  const held = await query(tx)`DELETE FROM slotsync.held WHERE ${isOfKeys}`;
-  if (held.count > 0) await recountGates(tx, stream);
+  const held = await queryCount(tx)`DELETE FROM slotsync.held WHERE ${isOfKeys}`;
+  if (held > 0) await recountGates(tx, stream);
 }
 
 /** Query that deletes expired exceptions and returns their keys, which the caller adds to the inbox. */

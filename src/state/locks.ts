@@ -4,7 +4,7 @@
 import postgres from 'postgres';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { formatDuration } from '../text/format.js';
-import { query, queryOne, type Queries } from './database.js';
+import { query, queryValue, type Queries } from './database.js';
 
 /** Name of a lock. Its table is `lock_<name>`. */
 export type Lock = 'migrate' | 'run_start' | 'inbox' | 'polling' | 'alerts' | 'reconcile' | 'verify';
@@ -54,12 +54,8 @@ export async function takeLock(tx: Queries, lock: Lock, waiting?: Waiting): Prom
   );
 }
 
-async function take(tx: Queries, lock: Lock, waits: boolean): Promise<boolean> {
-  const { taken } = await queryOne<{ taken: boolean }>(
-    tx,
-  )`SELECT slotsync.take_lock(${lock}, ${waits}) AS taken`;
-  return taken;
-}
+const take = (tx: Queries, lock: Lock, waits: boolean) =>
+  queryValue<boolean>(tx)`SELECT slotsync.take_lock(${lock}, ${waits}) AS taken`;
 
 /**
  * Repeats `attempt` until it returns a value. Each attempt waits up to a second at the server. `describe` says who

@@ -2,7 +2,7 @@
 // state stores nothing.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { LONG_STATEMENT_SECONDS, openState, query, type Queries, type State } from './database.js';
+import { openState, query, LONG_STATEMENT_SECONDS, type Queries, type State } from './database.js';
 
 /** Classes of rows and objects. Rows and objects that are equal are only counted. */
 export const MATCH_CLASSES = [

@@ -2,7 +2,7 @@
 import { getTableColumns, getTableName, is, sql } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { query, queryOne, type Queries } from './database.js';
+import { query, queryCount, queryOne, type Queries } from './database.js';
 import { causeOf, takeLock, type Waiting } from './locks.js';
 import { listProcesses } from './processes.js';
 import * as schema from './schema.js';
@@ -54,8 +54,8 @@ export async function renameStream(
   for (const table of REPLACED) await query(tx)`DELETE FROM ${table} WHERE stream = ${to}`;
   let records = 0;
   for (const table of OF_A_STREAM) {
-    const moved = await query(tx)`UPDATE ${table} SET stream = ${to} WHERE stream = ${from}`;
-    if (getTableName(table) === 'records') records = moved.count;
+    const moved = await queryCount(tx)`UPDATE ${table} SET stream = ${to} WHERE stream = ${from}`;
+    if (getTableName(table) === 'records') records = moved;
   }
   // `waits_for` contains names from `recordName`: JSON lists that begin with the stream.
   const [formerList, list] = [from, to].map((name) => `${JSON.stringify([name]).slice(0, -1)},`);

@@ -8,7 +8,7 @@ import {
   type Recognition,
 } from '../connections/database-facts.js';
 import { arrayLiteral } from '../text/sql-text.js';
-import { query, queryTogether, type Queries, type RowOf } from './database.js';
+import { query, queryCount, queryFirst, queryTogether, type Queries, type RowOf } from './database.js';
 import { FIELDS_IN_DOUBT } from './records/record-state.js';
 import { markDue } from './streams.js';
 import type { databases } from './schema.js';
@@ -86,10 +86,8 @@ export async function markRestored(db: Queries, name: DatabaseName, why: string)
       UPDATE slotsync.records AS r SET accepted_fields = ${FIELDS_IN_DOUBT} WHERE r.accepted_fields IS NOT NULL`;
 }
 
-export async function readDatabase(db: Queries, name: DatabaseName): Promise<NotedDatabase | undefined> {
-  const [row] = await query<NotedDatabase>(db)`${selectDatabase(name)}`;
-  return row;
-}
+export const readDatabase = (db: Queries, name: DatabaseName) =>
+  queryFirst<NotedDatabase>(db)`${selectDatabase(name)}`;
 
 const selectDatabase = (name: DatabaseName) => sql`
   SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
@@ -114,11 +112,11 @@ export async function readRestored(db: Queries): Promise<Restored | undefined> {
  * again, and the streams become due.
  */
 export async function settleRestored(db: Queries, streams: readonly string[]): Promise<void> {
-  const settled = await query(db)`
+  const settled = await queryCount(db)`
     UPDATE slotsync.databases AS d SET restored_at = NULL, restored_why = NULL
     WHERE d.name = 'state' AND NOT EXISTS (
       SELECT FROM unnest(${arrayLiteral(streams)}::text[]) AS s(stream)
       LEFT JOIN slotsync.verifications AS v USING (stream)
       WHERE v.verified_at IS NULL OR v.verified_at < d.restored_at) AND d.restored_at IS NOT NULL`;
-  if (settled.count > 0) await markDue(db, streams, 'verified');
+  if (settled > 0) await markDue(db, streams, 'verified');
 }

@@ -3,7 +3,7 @@
 import { eq, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import { NIGHTLY, type Schedule } from '../time/schedule.js';
-import { query, type Queries } from './database.js';
+import { query, queryCount, type Queries } from './database.js';
 import { schedules } from './schema.js';
 
 export const VERIFY = 'verify';
@@ -76,11 +76,11 @@ export async function claimOccurrence(
   occurrence: Date,
 ): Promise<boolean> {
   const due = sql`${occurrence.toISOString()}::text::timestamptz`;
-  const claimed = await query(db)`
+  const claimed = await queryCount(db)`
     UPDATE slotsync.schedules SET last_due = ${due}
     WHERE name = ${name} AND pattern = ${pattern} AND timezone = ${timezone}
       AND registered_at < ${due} AND coalesce(last_due, '-infinity') < ${due} AND ${due} <= now()`;
-  return claimed.count > 0;
+  return claimed > 0;
 }
 
 /**

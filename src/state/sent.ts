@@ -1,6 +1,6 @@
 // Counts recently accepted records by stream and operation. Limits use these counts for every kind of run.
 import { sql, type SQL } from 'drizzle-orm';
-import { queryOne, type Queries } from './database.js';
+import { queryOne, queryValue, type Queries } from './database.js';
 import type { LimitedOperation } from './schema.js';
 
 /** Period that limits count. Shorter than a day, so that a late run or a clock change does not merge two nights. */
@@ -49,12 +49,10 @@ const unsentBatchesKeys = (counted: Counted) =>
   sql`(SELECT unnest(b.keys) AS k FROM ${unsentBatches(counted)}) AS unsent`;
 
 /** Counts creates of a stream that plans sent within 23 hours without looking up existing objects. */
-export async function countUnaskedWithinADay(db: Queries, stream: string): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countUnaskedWithinADay = (db: Queries, stream: string) =>
+  queryValue<number>(db)`
     SELECT coalesce(sum(records), 0)::int AS count FROM slotsync.sent
     WHERE stream = ${stream} AND operation = 'unasked' AND hour > now() - ${DAY}`;
-  return count;
-}
 
 export const countingSent = (
   stream: string,

@@ -1,6 +1,6 @@
 // Role of the state's connections. It is compared with the mirror's role, and roles belong to a server.
 import { SlotsyncError } from '../errors/errors.js';
-import { query, queryOne, type Queries, type State } from './database.js';
+import { query, queryOne, queryValue, type Queries, type State } from './database.js';
 
 export interface StateRole {
   role: string;
@@ -9,23 +9,20 @@ export interface StateRole {
   port: string;
 }
 
-export function readStateRole({ db }: Pick<State, 'db'>): Promise<StateRole> {
-  return queryOne<StateRole>(db)`
+export const readStateRole = ({ db }: Pick<State, 'db'>) =>
+  queryOne<StateRole>(db)`
     SELECT current_user::text AS role, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
       current_setting('port') AS port`;
-}
 
 /** Reason why no role can write to the state. */
 export type WhyReadOnly = 'standby' | 'setting';
 
 /** Returns why the state is read-only, or null. Ignores a setting of a single role, because other roles can write. */
-export async function readWhyReadOnly(db: Queries): Promise<WhyReadOnly | null> {
-  const { why } = await queryOne<{ why: WhyReadOnly | null }>(db)`
+export const readWhyReadOnly = (db: Queries) =>
+  queryValue<WhyReadOnly | null>(db)`
     SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' WHEN EXISTS (
       SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'
         AND source IN ('configuration file', 'command line', 'database')) THEN 'setting' END AS why`;
-  return why;
-}
 
 /** Rights of a role that may not write, most rights first. */
 const RIGHTS = {

@@ -1,6 +1,6 @@
 // Queries of the table `reservations` and of the history of verdicts.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
+import { anyOf, query, queryFirst, queryOne, queryValue, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
 export type ReservationRow = RowOf<typeof reservations>;
@@ -33,20 +33,19 @@ export async function readKnownBookings(
 }
 
 /** Returns stored bookings in a window (Unix seconds) that the run has not compared, ordered by key. */
-export async function readUnmetBookings(
+export const readUnmetBookings = (
   db: Queries,
   runId: number,
   window: { from: number; to: number },
   page: { after: string; limit: number },
-): Promise<KnownBooking[]> {
-  return query<KnownBooking>(db)`
+) =>
+  query<KnownBooking>(db)`
     SELECT ${KNOWN} FROM slotsync.reservations
     WHERE run_id IS DISTINCT FROM ${runId}::bigint AND key > ${page.after}
       AND ((begin_here < to_timestamp(${window.to}::float8) AND end_here > to_timestamp(${window.from}::float8))
         OR (begin_there < to_timestamp(${window.to}::float8) AND end_there > to_timestamp(${window.from}::float8))
         OR (begin_here IS NULL AND begin_there IS NULL))
     ORDER BY key LIMIT ${page.limit}`;
-}
 
 export interface VerdictCounts {
   verdicts: Partial<Record<Verdict, number>>;
@@ -76,27 +75,24 @@ export interface VerdictCount {
 }
 
 /** Counts all bookings by verdict, whichever run compared them. */
-export async function countBookings(db: Queries): Promise<VerdictCount[]> {
-  return query<VerdictCount>(db)`
+export const countBookings = (db: Queries) =>
+  query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
-}
 
 /** Returns bookings that disagree in this run, or that it found restored, earliest first. */
-export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
-  return query<ReservationRow>(db)`
+export const listDiscrepancies = (db: Queries, runId: number, limit: number) =>
+  query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations AS r
     WHERE run_id = ${runId}::bigint AND (verdict NOT IN ${UNREMARKABLE_LIST} OR problem IS NOT NULL)
       AND (verdict <> 'restored_there' OR EXISTS (
         SELECT FROM slotsync.reservation_events AS e WHERE e.key = r.key AND e.run_id = ${runId}::bigint))
     ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
-}
 
 /** Returns bookings that disagree, from any run, earliest first. */
-export async function listAllDiscrepancies(db: Queries, limit: number) {
-  return query<ReservationRow>(db)`
+export const listAllDiscrepancies = (db: Queries, limit: number) =>
+  query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
-}
 
 /** Returns one week's bookings that disagree. Default week: of the next booking that disagrees, or of the last. */
 export async function listDiscrepantWeek(
@@ -115,33 +111,27 @@ export async function listDiscrepantWeek(
   return { monday, rows };
 }
 
-export async function countDiscrepancies(db: Queries): Promise<VerdictCount[]> {
-  return query<VerdictCount>(db)`
+export const countDiscrepancies = (db: Queries) =>
+  query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
-}
 
 /** Returns the booking with this key, external id, or number of the service. */
-export async function readBooking(db: Queries, name: string): Promise<ReservationRow | undefined> {
-  const [row] = await query<ReservationRow>(db)`
+export const readBooking = (db: Queries, name: string) =>
+  queryFirst<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations
     WHERE key = ${name} OR external_id = ${name} OR destination_id = ${name}
     ORDER BY key = ${name} DESC LIMIT 1`;
-  return row;
-}
 
-export async function readBookingEvents(db: Queries, key: string, limit: number) {
-  return query<ReservationEvent>(db)`
+export const readBookingEvents = (db: Queries, key: string, limit: number) =>
+  query<ReservationEvent>(db)`
     SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
     FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;
-}
 
-export async function countVerdictChanges(db: Queries, from: Date, to: Date): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countVerdictChanges = (db: Queries, from: Date, to: Date) =>
+  queryValue<number>(db)`
     SELECT count(*)::int AS count FROM slotsync.reservation_events
     WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
-  return count;
-}
 
 export interface ReservationsWatermark {
   /** Time in Unix seconds. */
@@ -151,13 +141,11 @@ export interface ReservationsWatermark {
 }
 
 /** Returns the time up to which all changes at the service were read. Undefined if they were never read. */
-export async function readReservationsWatermark(db: Queries): Promise<ReservationsWatermark | undefined> {
-  const [row] = await query<ReservationsWatermark>(db)`
+export const readReservationsWatermark = (db: Queries) =>
+  queryFirst<ReservationsWatermark>(db)`
     SELECT extract(epoch FROM read_up_to)::float8 AS "readUpTo",
       extract(epoch FROM now() - moved_at)::float8 AS "ageSeconds"
     FROM slotsync.reservations_watermark`;
-  return row;
-}
 
 export async function moveReservationsWatermark(db: Queries, readUpTo: number): Promise<void> {
   await query(db)`

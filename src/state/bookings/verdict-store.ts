@@ -1,7 +1,7 @@
 // Verdicts and cancellations of earlier reconciles. A reconcile reads them and writes its own, slice by slice. A
 // cancellation has its own ids, so slotsync knows what was cancelled only if it has seen the reservation before. If a
 // cancellation disappears, its reservation is back.
-import { type Queries, anyOf, query, type RowOf } from '../database.js';
+import { anyOf, query, queryColumn, type Queries, type RowOf } from '../database.js';
 import {
   countVerdicts,
   listDiscrepancies,
@@ -112,19 +112,17 @@ export async function readCancellations(
 }
 
 /** Returns ids of stored cancellations in a window (Unix seconds) that the run has not seen, in order of the ids. */
-export async function readUnmetCancellations(
+export const readUnmetCancellations = (
   db: Queries,
   runId: number,
   window: { from: number; to: number },
   page: { after: string; limit: number },
-): Promise<string[]> {
-  const rows = await query<{ id: string }>(db)`
+) =>
+  queryColumn<string>(db)`
     SELECT destination_id AS id FROM slotsync.cancellations
     WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}
       AND begin < to_timestamp(${window.to}::float8) AND "end" > to_timestamp(${window.from}::float8)
     ORDER BY destination_id LIMIT ${page.limit}`;
-  return rows.map(({ id }) => id);
-}
 
 export async function forgetCancellations(db: Queries, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { UsageError } from '../../errors/errors.js';
 import { noteAction, type Actor } from '../actions.js';
-import { query, type Queries } from '../database.js';
+import { query, queryCount, type Queries } from '../database.js';
 import { readRun } from '../runs/read-runs.js';
 import { GATE_REASONS, GATED_OPERATIONS } from '../schema.js';
 import { nameOfGate, readGates, type Gate } from './gates.js';
@@ -78,12 +78,12 @@ export async function approveGates(
   { actor, runId, exactly, hours }: GivenApproval,
 ): Promise<void> {
   for (const gate of shown) {
-    const approved = await query(tx)`
+    const approved = await queryCount(tx)`
       UPDATE slotsync.gates SET allowed = count, allowed_digest = CASE WHEN ${exactly} THEN digest END, approved_at = now(),
         approved_by = ${actor.by}, approved_run = ${runId}::bigint, answer_reason = ${actor.reason ?? null},
         expires_at = now() + make_interval(secs => ${hours * 60 * 60}), rejected_at = NULL, rejected_by = NULL
       WHERE ${isShown(gate)} AND (allowed IS NULL OR expires_at <= now())`;
-    if (approved.count === 0) throw changedMeanwhile(gate);
+    if (approved === 0) throw changedMeanwhile(gate);
   }
   await noteAction(tx, actor, 'approve', { runId: shown[0]?.runId, subject: nameGates(shown) });
 }
@@ -101,11 +101,11 @@ export async function rejectGates(
   return db.transaction(async (tx) => {
     const gates = await chooseGates(tx, runId, choice);
     for (const gate of gates) {
-      const rejected = await query(tx)`
+      const rejected = await queryCount(tx)`
         UPDATE slotsync.gates SET rejected_at = now(), rejected_by = ${actor.by}, answer_reason = ${actor.reason ?? null},
           ${NOT_APPROVED}
         WHERE ${isShown(gate)} AND (allowed IS NULL OR expires_at <= now())`;
-      if (rejected.count === 0) throw changedMeanwhile(gate);
+      if (rejected === 0) throw changedMeanwhile(gate);
     }
     await noteAction(tx, actor, 'reject', { runId, subject: nameGates(gates) });
     return gates;

@@ -1,6 +1,6 @@
 // Keys that gates hold back. A held key is in no batch. A later plan reads the row of the key from the mirror again.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
+import { anyOf, query, queryCount, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { GatedOperation, GateFacts, GateReason, HeldSample, LimitedOperation } from '../schema.js';
 
@@ -77,9 +77,8 @@ export async function releaseReplaced(
   const isReplaced = isWhole
     ? sql`planned_at < ${plan.startedAt}::text::timestamptz`
     : sql`planned_at < now() AND NOT ${IS_GONE} AND local_key = ${keys ? anyOf(keys) : ofBatches}`;
-  const released = await query(tx)`DELETE FROM slotsync.held WHERE stream = ${stream} AND ${isReplaced}
+  return queryCount(tx)`DELETE FROM slotsync.held WHERE stream = ${stream} AND ${isReplaced}
     AND (reason = 'frozen' OR ${!isFrozen})`;
-  return released.count;
 }
 
 /**
@@ -147,17 +146,16 @@ export interface HeldKey {
 const HELD_KEY = sql.raw('stream, local_key AS "localKey", operation, gate, reason, since');
 
 /** Returns a page of the keys that one gate holds, ordered by key: at most `limit` keys, beginning after `after`. */
-export function listHeldKeys(
+export const listHeldKeys = (
   db: Queries,
   { stream, operation, reason }: Pick<ClosedGate, 'operation' | 'reason'> & { stream: string },
   { after, limit }: { after?: string | undefined; limit: number },
-): Promise<HeldKey[]> {
-  return query<HeldKey>(db)`
+) =>
+  query<HeldKey>(db)`
     SELECT ${HELD_KEY} FROM slotsync.held
     WHERE stream = ${stream} AND gate = ${operation} AND reason = ${reason}
       AND ${after === undefined ? sql`true` : sql`local_key > ${after}`}
     ORDER BY local_key LIMIT ${limit}`;
-}
 
 export async function findHeld(
   db: Queries,

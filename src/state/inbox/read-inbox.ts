@@ -1,6 +1,6 @@
 // Queries of the inbox and its triggers, for people and metrics.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, queryOne, type Queries } from '../database.js';
+import { anyOf, query, queryOne, queryValue, type Queries } from '../database.js';
 import { isFrozen, lastFrozen } from '../freezes.js';
 import { FUNCTION_COMMENT, functionName } from '../../streams/trigger-functions.js';
 
@@ -54,19 +54,15 @@ export async function readInbox(db: Queries, known: readonly string[]): Promise<
   return { streams: streams.toSorted((a, b) => (a.stream < b.stream ? -1 : 1)), others };
 }
 
-export async function hasChanges(db: Queries): Promise<boolean> {
-  const { found } = await queryOne<{ found: boolean }>(db)`
+export const hasChanges = (db: Queries) =>
+  queryValue<boolean>(db)`
     SELECT EXISTS (SELECT FROM slotsync.changes) AS found`;
-  return found;
-}
 
 /** Returns the number of keys of a stream that wait for their first attempt. */
-export async function countWaiting(db: Queries, stream: string): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countWaiting = (db: Queries, stream: string) =>
+  queryValue<number>(db)`
     SELECT count(DISTINCT local_key)::int AS count FROM slotsync.changes
     WHERE stream = ${stream} AND run_id IS NULL AND not_before IS NULL`;
-  return count;
-}
 
 /** Reads the number of waiting rows, and the age of the oldest outside of freezes. Counting keys would take longer. */
 export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestSeconds: number }>(db)`

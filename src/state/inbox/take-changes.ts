@@ -4,7 +4,7 @@
 // When that can no longer happen, the record is marked as in doubt and its key is added to the inbox, so that the object
 // is read back. A refusal while nothing was accepted is followed up in the same way.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, queryOne, queryTogether, type Queries } from '../database.js';
+import { anyOf, query, queryColumn, queryOne, queryTogether, type Queries } from '../database.js';
 import { unfrozen } from '../freezes.js';
 import type { Fingerprints } from '../../streams/fingerprints.js';
 import type { Run } from '../runs/read-runs.js';
@@ -116,17 +116,15 @@ export async function takeChanges(
   }
 }
 
-export async function readTakenKeys(db: Queries, runId: number, stream: string): Promise<string[]> {
-  const rows = await query<{ localKey: string }>(db)`
+export const readTakenKeys = (db: Queries, runId: number, stream: string) =>
+  queryColumn<string>(db)`
     SELECT DISTINCT local_key AS "localKey" FROM slotsync.changes
     WHERE run_id = ${runId}::bigint AND stream = ${stream}`;
-  return rows.map(({ localKey }) => localKey);
-}
 
 /**
- * Deletes what a run that has ended had taken, except what failed, and of a cancelled run what it had not come to: that
- * waits half as long again as it has waited, a minute at least and ten at most. Call it in the transaction that ends the
- * run. Its commit notifies the workers if changes wait: for this run, or because too many runs were under way.
+ * Deletes the inbox rows of an ended run. Keys that failed, or that a cancelled run did not send, wait again: half as
+ * long as they have waited, at least one minute and at most ten. Call it in the transaction that ends the run. Its
+ * commit notifies the workers only if changes wait.
  */
 export async function closeTaken(
   tx: Queries,

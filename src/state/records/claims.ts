@@ -4,7 +4,7 @@
 // the object at a time.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
-import { anyOf, query, type Queries, type RowOf, queryTogether } from '../database.js';
+import { anyOf, query, queryCount, queryTogether, type Queries, type RowOf } from '../database.js';
 import type { destination, records } from '../schema.js';
 import { isExcepted } from '../exceptions.js';
 import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, WAS_SENT } from './record-state.js';
@@ -122,8 +122,7 @@ export async function doubtRecords(db: Queries, claim: Claim, keys: readonly str
 
 async function updateClaimed(db: Queries, claim: Claim, keys: readonly string[], change: SQL) {
   if (keys.length === 0) return true;
-  const updated = await query(db)`${updatingClaimed(claim, keys, change)}`;
-  return updated.count === keys.length;
+  return (await queryCount(db)`${updatingClaimed(claim, keys, change)}`) === keys.length;
 }
 
 const updatingClaimed = (
@@ -192,10 +191,10 @@ export async function renewObjectClaims(
   externalIds: readonly string[],
 ): Promise<boolean> {
   if (externalIds.length === 0) return true;
-  const renewed = await query(db)`
+  const renewed = await queryCount(db)`
     UPDATE slotsync.object_claims SET claimed_until = now() + make_interval(secs => ${seconds})
     WHERE external_id = ${anyOf(externalIds)} AND claimed_by = ${token}`;
-  return renewed.count === externalIds.length;
+  return renewed === externalIds.length;
 }
 
 export const releasingObjects = (token: string, externalIds: readonly string[]): SQL[] =>

@@ -1,7 +1,7 @@
 // Moves a record and its object to another key, because an operator says that the row was renamed.
 // sync/operator/rename-key.ts checks the rows in the mirror first.
 import type { SQL } from 'drizzle-orm';
-import { anyOf, query, queryTogether, type Queries } from '../database.js';
+import { anyOf, query, queryCount, queryTogether, type Queries } from '../database.js';
 import { isKindOf } from '../history.js';
 import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinksOfAndTo, readLinksToNumbers } from './links.js';
@@ -111,8 +111,8 @@ export async function moveRecord(
   });
 }
 
-async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
-  return query<LockedRecord>(tx)`
+const lockRecords = (tx: Queries, stream: string, keys: readonly string[]) =>
+  query<LockedRecord>(tx)`
     SELECT local_key AS "localKey", external_id AS "externalId",
       destination_id AS "destinationId",
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
@@ -122,14 +122,13 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
       CASE WHEN status <> 'retired' THEN extract(epoch FROM greatest(synced_at, CASE WHEN status = 'synced' THEN
         CASE WHEN gone_since IS NULL THEN ${PLANNED_AT} ELSE there_until END END))::float8 END AS "thereUntil"
     FROM slotsync.records AS r WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
-}
 
 /** Inserts an empty record. Returns false if another transaction inserted it meanwhile. */
 async function insertRecord(tx: Queries, stream: string, localKey: string): Promise<boolean> {
-  const inserted = await query(tx)`
+  const inserted = await queryCount(tx)`
     INSERT INTO slotsync.records (stream, local_key, status) VALUES (${stream}, ${localKey}, 'pending')
     ON CONFLICT DO NOTHING`;
-  return inserted.count > 0;
+  return inserted > 0;
 }
 
 /** Moves every row of the old key to the new key, replacing rows of the new key. */

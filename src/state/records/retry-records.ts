@@ -2,7 +2,7 @@
 // record again although its row is unchanged. A wish ends only when the service accepts the record or the record is
 // given up.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, type Queries, queryOne } from '../database.js';
+import { anyOf, query, queryOne, type Queries } from '../database.js';
 import { IS_EXCEPTED, isExcepted } from '../exceptions.js';
 import { BY_OPERATOR, letGo, transferObjects } from './transfer-objects.js';
 import { isWanted, type FailureFilter } from './read/failures.js';
@@ -37,11 +37,10 @@ const MAY_LET_GO = sql`(${IS_FREE} AND NOT ${IS_EXCEPTED})`;
 type OwnerOfAnother = RecordKey & { externalId: string };
 
 /** Locks and returns the chosen records that own an object with another external id than their rows. */
-async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<OwnerOfAnother[]> {
-  return query<OwnerOfAnother>(tx)`
+const lockOwnersOfAnother = (tx: Queries, chosen: ChosenRecords) =>
+  query<OwnerOfAnother>(tx)`
     SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId" FROM slotsync.records AS r
     WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${MAY_LET_GO} ORDER BY r.stream, r.local_key FOR UPDATE`;
-}
 
 /** Lets records go of their objects, of which an operator decides. */
 async function letGoUndecided(tx: Queries, owners: readonly OwnerOfAnother[]): Promise<void> {

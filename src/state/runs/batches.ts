@@ -1,7 +1,7 @@
 // A batch: keys that are claimed, read and settled together, and sent in as many requests as necessary. A batch is a
 // row before it is a job, and ends as a row, so that the queue can be lost without losing a batch.
 import { sql } from 'drizzle-orm';
-import { query, queryOne, type Queries } from '../database.js';
+import { query, queryFirst, queryValue, type Queries } from '../database.js';
 import { hasClaimedExcepted, IS_EXCEPTED } from '../exceptions.js';
 import { isFrozen, reasonFrozen } from '../freezes.js';
 import { EXTERNAL_ID_TAKEN } from '../records/outcome-types.js';
@@ -39,14 +39,12 @@ export async function deleteBatches(tx: Queries, runId: number, stream: string):
     DELETE FROM slotsync.batches WHERE run_id = ${runId}::bigint AND stream = ${stream}`;
 }
 
-export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
-  const [row] = await query<Batch>(db)`
+export const readBatch = (db: Queries, id: number) =>
+  queryFirst<Batch>(db)`
     SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
       paused_at IS NOT NULL AS "isPaused",
       ${reasonFrozen(sql`b.stream`)} AS frozen, configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
-  return row;
-}
 
 /**
  * Returns true if more of the batch may be sent: it is queued, its run is not paused, its stream is not frozen, and no
@@ -80,22 +78,21 @@ export async function hasQueuedBatches(db: Queries, runId: number): Promise<bool
 }
 
 /** Returns the batches that should have a job, of one run or of all runs. */
-export async function listQueuedBatches(db: Queries, runId?: number) {
-  return query<QueuedBatch & Pick<Batch, 'configuration'>>(db)`
+export const listQueuedBatches = (db: Queries, runId?: number) =>
+  query<QueuedBatch & Pick<Batch, 'configuration'>>(db)`
     SELECT b.id::float8 AS id, lane, configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
     WHERE state = 'queued' AND paused_at IS NULL AND r.id = coalesce(${runId ?? null}::bigint, r.id) ORDER BY b.id`;
-}
 
 /**
  * Returns true if creates or updates of the stream are held, failed, given up, in doubt, or unfinished in an earlier
  * level. Then no object may be deactivated, because it may belong to the row of such a record.
  */
-export async function hasUnsentWrites(
+export const hasUnsentWrites = (
   db: Queries,
   { runId, stream, level }: Pick<Batch, 'runId' | 'stream' | 'level'>,
-): Promise<boolean> {
-  const { unsent } = await queryOne<{ unsent: boolean }>(db)`
+) =>
+  queryValue<boolean>(db)`
     SELECT EXISTS (SELECT FROM slotsync.batches
         WHERE run_id = ${runId}::bigint AND stream = ${stream} AND level < ${level} AND state IN ('planned', 'queued', 'failed'))
       OR EXISTS (SELECT FROM slotsync.held
@@ -105,8 +102,6 @@ export async function hasUnsentWrites(
           AND r.error_code IS DISTINCT FROM ${EXTERNAL_ID_TAKEN} AND NOT ${IS_EXCEPTED})
       OR EXISTS (SELECT FROM slotsync.records AS r
         WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER} AND NOT ${IS_EXCEPTED}) AS unsent`;
-  return unsent;
-}
 
 export async function cancelBatches(db: Queries, runId: number): Promise<void> {
   await query(db)`

@@ -1,7 +1,7 @@
 // Numbers of many runs: sums by stream over a period, nightly results of each stream, and for metrics the queue length,
 // durations and last successes. Ages are in seconds, by the clock of the database.
 import { sql } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
+import { query, queryColumn, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
 import type { AcceptedCounts, OutcomeCounts, RunKind, RunStatus } from '../schema.js';
 import { sumBatches, type Run } from './read-runs.js';
@@ -77,20 +77,17 @@ export interface RunCount {
   runs: number;
 }
 
-export async function countRuns(db: Queries, period: RunsOf): Promise<RunCount[]> {
-  return query<RunCount>(db)`
+export const countRuns = (db: Queries, period: RunsOf) =>
+  query<RunCount>(db)`
     SELECT kind, status, count(*)::int AS runs FROM slotsync.runs AS r WHERE ${isOf(period)}
     GROUP BY kind, status ORDER BY kind, status`;
-}
 
 /** Returns numbers of the latest runs, newest first. Omits incremental and reconcile runs, which may be very many. */
-export async function listRunIds(db: Queries, period: RunsOf, limit: number): Promise<number[]> {
-  const rows = await query<{ id: number }>(db)`
+export const listRunIds = (db: Queries, period: RunsOf, limit: number) =>
+  queryColumn<number>(db)`
     SELECT id::float8 AS id FROM slotsync.runs AS r
     WHERE ${isOf(period)} AND (${period.runId !== undefined} OR kind NOT IN ('incremental', 'reconcile'))
     ORDER BY r.id DESC LIMIT ${limit}`;
-  return rows.map(({ id }) => id);
-}
 
 /** Number of latest runs in which the query searches: a week with one run a minute. */
 const RUNS_LOOKED_AT = 10_000;
@@ -162,8 +159,8 @@ const STATUS =
       OR r.error_code IN ('state_restored', 'outcomes_missing') THEN 'partial'
     WHEN r.holds ? s THEN 'held' ELSE 'succeeded' END`);
 
-export async function listNights(db: Queries, days: number, timeZone: string): Promise<Night[]> {
-  return query<Night>(db)`
+export const listNights = (db: Queries, days: number, timeZone: string) =>
+  query<Night>(db)`
     SELECT s AS stream, (r.requested_at AT TIME ZONE ${timeZone})::date::text AS day,
       (array_agg(r.id::float8 ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS "runId",
       (array_agg(${STATUS} ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS status,
@@ -171,4 +168,3 @@ export async function listNights(db: Queries, days: number, timeZone: string): P
     FROM slotsync.runs AS r CROSS JOIN unnest(r.streams) AS s
     WHERE r.kind = 'sync' AND r.range IS NULL AND r.requested_at > now() - make_interval(days => ${days}::int)
     GROUP BY s, day ORDER BY day, stream`;
-}

@@ -1,5 +1,5 @@
 // Ends runs: with a status that follows from the batches, or early as failed or cancelled.
-import { query, queryOne, type Queries } from '../database.js';
+import { query, queryCount, queryOne, type Queries } from '../database.js';
 import { closeTaken } from '../inbox/take-changes.js';
 import type { OutcomeCounts, RunStatus } from '../schema.js';
 import { storable } from '../records/outcome-types.js';
@@ -59,9 +59,9 @@ export async function replaceRun(db: Queries, id: number): Promise<void> {
 async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   await db.transaction(async (tx) => {
     // Locks the run, so that no planner adds batches. Batches that are being settled do not wait for this lock.
-    const unfinished = await query(tx)`
+    const unfinished = await queryCount(tx)`
       SELECT FROM slotsync.runs WHERE id = ${id}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
-    if (unfinished.count === 0) return;
+    if (unfinished === 0) return;
     await cancelBatches(tx, id);
     await finishRun(tx, id, { as });
   });
@@ -86,8 +86,8 @@ export interface RunEnds {
 }
 
 /** Reads everything in one statement, because every change causes a run, and each run calls this at its end. */
-export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
-  return queryOne<RunEnds>(tx)`
+export const readEnds = (tx: Queries, id: number) =>
+  queryOne<RunEnds>(tx)`
     WITH planned AS (
       SELECT key AS stream, (value->>'inBatches')::int AS records
       FROM slotsync.runs CROSS JOIN LATERAL jsonb_each(plan) WHERE id = ${id}::bigint
@@ -117,7 +117,6 @@ export async function readEnds(tx: Queries, id: number): Promise<RunEnds> {
       (SELECT d.restored_why FROM slotsync.databases AS d, slotsync.runs AS r
         WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy"
     FROM slotsync.batches WHERE run_id = ${id}::bigint`;
-}
 
 /** Ends a run. Its status follows from its batches, unless `as` names another end. */
 export async function finishRun(

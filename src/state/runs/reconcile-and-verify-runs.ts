@@ -1,7 +1,7 @@
 // Life of a run that only reads: a reconcile, or a verify without repair. There is one run of a kind at a time, worked
 // by the process that started it. An interrupted run is not resumed: it fails, and the next run reads everything again.
 import { and, eq, isNull } from 'drizzle-orm';
-import { query, type Queries, type State } from '../database.js';
+import { queryCount, type Queries, type State } from '../database.js';
 import { SlotsyncError } from '../../errors/errors.js';
 import { describeHolders, tryLock, whileHolding } from '../locks.js';
 import { runs } from '../schema.js';
@@ -60,9 +60,9 @@ export async function startReading(
  * failed, this run is kept as succeeded, because the failure has been reported.
  */
 export async function dropReading(db: Queries, id: number): Promise<void> {
-  const dropped = await query(db)`
+  const dropped = await queryCount(db)`
     DELETE FROM slotsync.runs AS r WHERE id = ${id}::bigint AND coalesce((
       SELECT l.status <> 'failed' FROM slotsync.runs AS l WHERE l.kind = r.kind AND l.id < r.id
       ORDER BY l.id DESC LIMIT 1), true)`;
-  if (dropped.count === 0) await finishRun(db, id);
+  if (dropped === 0) await finishRun(db, id);
 }

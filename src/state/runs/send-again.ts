@@ -2,7 +2,7 @@
 // parent has arrived. If records refer to each other in a circle, one record is sent first without the reference. Then
 // it waits for its parent, and is sent again with the reference.
 import { sql, type SQL } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
+import { query, queryCount, type Queries } from '../database.js';
 import { recordName, REFERENCE_CIRCLE, type RecordKey } from '../records/outcome-types.js';
 import { createFollower, readChainLinks } from '../records/read/waiting-chains.js';
 import { HAS_ARRIVED } from '../records/record-state.js';
@@ -72,7 +72,7 @@ async function breakCircles(tx: Queries, runId: number): Promise<boolean> {
 
 /** Moves the rows that `chosen` selects from `waiting` to new batches of the same size, out of their ended batches. */
 async function planChosen(tx: Queries, runId: number, chosen: SQL, isCircle = false): Promise<boolean> {
-  const { count } = await query(tx)`
+  const planned = await queryCount(tx)`
     WITH ${waitingIn(runId)}, chosen AS MATERIALIZED (${chosen}), locked AS MATERIALIZED (
       SELECT r.stream, r.local_key FROM slotsync.records AS r
       WHERE ${isCircle} AND (r.stream, r.local_key) IN (SELECT stream, local_key FROM chosen) FOR NO KEY UPDATE SKIP LOCKED
@@ -89,5 +89,5 @@ async function planChosen(tx: Queries, runId: number, chosen: SQL, isCircle = fa
     FROM (SELECT *, (row_number() OVER (PARTITION BY stream, level, operation, exempt ORDER BY local_key) - 1) / size AS part
       FROM chosen) AS parts
     GROUP BY stream, level, operation, exempt, part RETURNING 1`;
-  return count > 0;
+  return planned > 0;
 }

@@ -1,5 +1,5 @@
 // Counts records by status, records that are not in sync, and records that the service is assumed to hold.
-import { query, queryOne, type Queries } from '../../database.js';
+import { query, queryColumn, queryOne, queryValue, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, WAS_SENT } from '../record-state.js';
 import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failures.js';
@@ -11,43 +11,34 @@ export interface RecordCount {
 }
 
 /** Counts records by stream and status, without former objects. */
-export async function countRecords(db: Queries): Promise<RecordCount[]> {
-  return query<RecordCount>(db)`
+export const countRecords = (db: Queries) =>
+  query<RecordCount>(db)`
     SELECT stream, status, count(*)::int AS count FROM slotsync.records AS r WHERE NOT ${IS_FORMER}
     GROUP BY stream, status ORDER BY stream, status`;
-}
 
-export async function countUnsettled(db: Queries, filter: FailureFilter = {}): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countUnsettled = (db: Queries, filter: FailureFilter = {}) =>
+  queryValue<number>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}`;
-  return count;
-}
 
-export async function listRecordedStreams(db: Queries): Promise<string[]> {
-  const rows = await query<{ stream: string }>(db)`
+export const listRecordedStreams = (db: Queries) =>
+  queryColumn<string>(db)`
     WITH RECURSIVE names AS (
       SELECT min(stream) AS stream FROM slotsync.records
       UNION ALL SELECT (SELECT min(r.stream) FROM slotsync.records AS r WHERE r.stream > names.stream)
       FROM names WHERE names.stream IS NOT NULL
     ) SELECT stream FROM names WHERE stream IS NOT NULL`;
-  return rows.map(({ stream }) => stream);
-}
 
 /** Returns true if the service is assumed to hold an object of the stream. */
-export async function hasAccepted(db: Queries, stream: string): Promise<boolean> {
-  const { found } = await queryOne<{ found: boolean }>(db)`
+export const hasAccepted = (db: Queries, stream: string) =>
+  queryValue<boolean>(db)`
     SELECT EXISTS (SELECT FROM slotsync.records AS r
       WHERE stream = ${stream} AND ${WAS_SENT}) AS found`;
-  return found;
-}
 
 /** Counts the stream's records whose objects the service is assumed to hold, without retired records. */
-export async function countAccepted(db: Queries, stream: string): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countAccepted = (db: Queries, stream: string) =>
+  queryValue<number>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r
     WHERE stream = ${stream} AND status <> 'retired' AND ${WAS_SENT}`;
-  return count;
-}
 
 /** Counts records whose objects will be read again. `latest` is the time of the last of these checks. */
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {

@@ -4,7 +4,7 @@ import { sql, type SQL } from 'drizzle-orm';
 import { IS_EXCEPTED } from '../../exceptions.js';
 import type { RecordStatus, records } from '../../schema.js';
 import { UNSETTLED, waitsFor } from '../record-state.js';
-import { query, type Queries, type RowOf } from '../../database.js';
+import { query, queryColumn, type Queries, type RowOf } from '../../database.js';
 import { type RecordKey, recordName } from '../outcome-types.js';
 import { arrayLiteral } from '../../../text/sql-text.js';
 
@@ -51,11 +51,11 @@ export interface Failure extends RecordKey, Pick<RowOf<typeof records>, RecordCo
 }
 
 /** Returns up to `limit` records that match the filter, ordered by stream and key, beginning after `after`. */
-export async function listFailures(
+export const listFailures = (
   db: Queries,
   { limit, after, ...filter }: FailureFilter & { limit: number; after?: RecordKey | undefined },
-): Promise<Failure[]> {
-  return query<Failure>(db)`
+) =>
+  query<Failure>(db)`
     SELECT r.stream, r.local_key AS "localKey", coalesce(r.external_id, r.row_external_id) AS "externalId", r.status, r.error_code AS "errorCode",
       r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
       ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
@@ -63,7 +63,6 @@ export async function listFailures(
     FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}
       ${after && sql`AND (r.stream, r.local_key) > (${after.stream}, ${after.localKey})`}
     ORDER BY r.stream, r.local_key LIMIT ${limit}`;
-}
 
 const WAITS = sql`r.waits_for IS NOT NULL`;
 
@@ -83,12 +82,8 @@ export interface FailureGroup {
   keys: string[];
 }
 
-export async function countFailures(
-  db: Queries,
-  filter: FailureFilter,
-  most: number,
-): Promise<FailureGroup[]> {
-  return query<FailureGroup>(db)`
+export const countFailures = (db: Queries, filter: FailureFilter, most: number) =>
+  query<FailureGroup>(db)`
     WITH counted AS (
       SELECT r.stream, r.status, r.error_code AS code, count(*)::int AS records,
         count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching,
@@ -104,7 +99,6 @@ export async function countFailures(
         AND r.error_code IS NOT DISTINCT FROM c.code
       ORDER BY ${isWanted(filter)} IS TRUE DESC, r.local_key LIMIT ${most}) AS keys
     FROM counted AS c`;
-}
 
 /** Record for which other records wait directly. The waiting records are counted for one stream. */
 export interface WaitedFor extends RecordKey {
@@ -120,8 +114,8 @@ export interface WaitedFor extends RecordKey {
   since: Date;
 }
 
-export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise<WaitedFor[]> {
-  return query<WaitedFor>(db)`
+export const listWaitedFor = (db: Queries, filter: FailureFilter) =>
+  query<WaitedFor>(db)`
     WITH waiting AS MATERIALIZED (
       SELECT r.waits_for, r.stream, count(*)::int AS records,
         count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching, min(${SINCE}) AS since
@@ -136,14 +130,11 @@ export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise
       -- Looked up one by one: a join would read every record.
       LEFT JOIN LATERAL (SELECT * FROM slotsync.records AS r
         WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
-}
 
-export async function listFailureCodes(db: Queries): Promise<string[]> {
-  const rows = await query<{ code: string }>(db)`
+export const listFailureCodes = (db: Queries) =>
+  queryColumn<string>(db)`
     SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
     WHERE ${NOT_IN_SYNC} AND r.error_code IS NOT NULL ORDER BY 1`;
-  return rows.map(({ code }) => code);
-}
 
 /** Returns the error messages of these records, by `recordName`. */
 export async function readMessages(

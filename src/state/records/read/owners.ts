@@ -2,7 +2,7 @@
 // objects lost their row when the external id of their record changed. A record of its own keeps each.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../../text/sql-text.js';
-import { anyOf, query, type Queries, queryOne } from '../../database.js';
+import { anyOf, query, queryColumn, queryValue, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, MAY_BE_AT_SERVICE, HAS_ARRIVED } from '../record-state.js';
 import { type RecordKey, recordName } from '../outcome-types.js';
@@ -55,12 +55,11 @@ export async function listOwners(db: Queries, stream: string, after: string | un
 }
 
 /** Returns up to `count` random records of a stream in status `synced` that own an object. */
-export async function sampleOwners(db: Queries, stream: string, count: number): Promise<OwnerRecord[]> {
-  return query<OwnerRecord>(db)`
+export const sampleOwners = (db: Queries, stream: string, count: number) =>
+  query<OwnerRecord>(db)`
     SELECT ${OWNER} FROM slotsync.records AS r
     WHERE r.stream = ${stream} AND r.external_id IS NOT NULL AND r.status = 'synced'
     ORDER BY random() LIMIT ${count}`;
-}
 
 /** Maximum number of records per service id. Without a limit, PostgreSQL expects hundreds and spends 0.1 s on JIT. */
 const MOST_OWNERS = 10;
@@ -75,22 +74,15 @@ export async function readOwnersByNumber(db: Queries, numbers: readonly string[]
 }
 
 /** Returns the keys of a stream's records whose object has this id of the service. */
-export async function listKeysByNumber(
-  db: Queries,
-  stream: string,
-  destinationId: string,
-): Promise<string[]> {
-  const rows = await query<{ localKey: string }>(db)`
+export const listKeysByNumber = (db: Queries, stream: string, destinationId: string) =>
+  queryColumn<string>(db)`
     SELECT local_key AS "localKey" FROM slotsync.records
     WHERE stream = ${stream} AND destination_id = ${destinationId} ORDER BY object_hash IS NULL, local_key`;
-  return rows.map(({ localKey }) => localKey);
-}
 
-async function readByKey(db: Queries, condition: SQL, most: number): Promise<OwnerRecord[]> {
-  return query<OwnerRecord>(db)`
+const readByKey = (db: Queries, condition: SQL, most: number) =>
+  query<OwnerRecord>(db)`
     SELECT ${OWNER} FROM slotsync.records AS r
     WHERE ${condition} AND r.external_id IS NOT NULL ORDER BY r.local_key LIMIT ${most}`;
-}
 
 /**
  * Returns a function that yields the external id of a referenced record. It yields undefined if the service has not
@@ -110,19 +102,15 @@ export async function readExternalIds(db: Queries, wanted: readonly RecordKey[])
 }
 
 /** Counts former objects about which no operator has decided, optionally of one stream only. */
-export async function countFormerObjects(db: Queries, stream?: string): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
+export const countFormerObjects = (db: Queries, stream?: string) =>
+  queryValue<number>(db)`
     SELECT count(*)::int AS count FROM slotsync.records AS r
     WHERE ${IS_FORMER} AND stream = coalesce(${stream ?? null}, stream)`;
-  return count;
-}
 
-export async function listOtherFormerStreams(db: Queries, streams: readonly string[]): Promise<string[]> {
-  const rows = await query<{ stream: string }>(db)`
+export const listOtherFormerStreams = (db: Queries, streams: readonly string[]) =>
+  queryColumn<string>(db)`
     SELECT DISTINCT stream FROM slotsync.records AS r
     WHERE ${IS_FORMER} AND NOT stream = ${anyOf(streams)} ORDER BY stream`;
-  return rows.map(({ stream }) => stream);
-}
 
 /** Returns former objects of these keys, including retired objects, with the record that keeps each object. */
 export async function listFormerObjects(db: Queries, stream: string, keys: readonly string[]) {

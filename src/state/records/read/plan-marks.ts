@@ -3,7 +3,7 @@
 import { sql } from 'drizzle-orm';
 import { encodeColumn, escapeColumn } from '../../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../../text/sql-text.js';
-import { anyOf, query, type State, type Queries } from '../../database.js';
+import { anyOf, query, type Queries, type State } from '../../database.js';
 import {
   REFERENCE_CIRCLE,
   RETIREMENT_POSTPONED,

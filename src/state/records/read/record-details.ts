@@ -1,6 +1,6 @@
 // Finds records for a text that an operator enters, and reads everything that the state holds about one record.
 import { and, desc, eq, sql } from 'drizzle-orm';
-import { anyOf, type Queries, query } from '../../database.js';
+import { anyOf, query, type Queries } from '../../database.js';
 import { readDriftOf } from '../../drift.js';
 import { findExceptions } from '../../exceptions.js';
 import { recordName, type RecordKey } from '../outcome-types.js';

@@ -39,12 +39,11 @@ export async function readChainLinks(db: Queries, records: readonly RecordKey[])
 export type Waiting = Awaited<ReturnType<typeof readWaiting>>;
 
 /** Counts the records that wait for this key, by stream, largest number first. `example` is the key of one record. */
-export function readWaiting(db: Queries, key: RecordKey) {
-  return query<{ stream: string; records: number; since: Date | null; example: string }>(db)`
+export const readWaiting = (db: Queries, key: RecordKey) =>
+  query<{ stream: string; records: number; since: Date | null; example: string }>(db)`
     SELECT r.stream, count(*)::int AS records, min(r.waits_since) AS since, min(r.local_key) AS example
     FROM slotsync.records AS r WHERE r.waits_for = ${recordName(key)} AND r.${UNSETTLED}
     GROUP BY r.stream ORDER BY records DESC, r.stream`;
-}
 
 /** Record at the end of chains of waiting records. */
 export interface End extends RecordKey {
