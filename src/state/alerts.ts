@@ -110,14 +110,13 @@ export const listUnsentNightly = (db: Queries): Promise<OpenAlert[]> =>
       SELECT FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id AND sent_at IS NULL AND error IS NOT NULL)`,
   );
 
-const listAlerts = (db: Queries, isMeant: SQL) =>
-  query<OpenAlert>(db)`
-    SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", gone_since AS "goneSince",
-      recovered_at AS "recoveredAt", coalesce((
-      SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'missing', missing,
-        'error', error) ORDER BY channel)
-      FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
-    FROM slotsync.alerts AS a WHERE ${isMeant} ORDER BY opened_at, id`;
+const listAlerts = (db: Queries, isMeant: SQL) => query<OpenAlert>(db)`
+  SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", gone_since AS "goneSince",
+    recovered_at AS "recoveredAt", coalesce((
+    SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'missing', missing,
+      'error', error) ORDER BY channel)
+    FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
+  FROM slotsync.alerts AS a WHERE ${isMeant} ORDER BY opened_at, id`;
 
 /**
  * Claims the due messages of a channel. A claimed message is due again after one minute, then after doubling intervals
@@ -179,10 +178,9 @@ export interface NightlyRun {
   finishedAt: Date | null;
 }
 
-export const readLatestNightly = (db: Queries) =>
-  queryFirst<NightlyRun>(db)`
-    SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r
-    WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`;
+export const readLatestNightly = (db: Queries) => queryFirst<NightlyRun>(db)`
+  SELECT r.id::float8 AS id, r.streams, r.finished_at AS "finishedAt" FROM slotsync.runs AS r
+  WHERE ${IS_NIGHTLY} AND r.finished_at IS NOT NULL ORDER BY r.id DESC LIMIT 1`;
 
 /** Nightly run whose start or end was not reported yet. `alert` is the alert about its start, or null. */
 interface UnnotedNightly extends NightlyRun {
@@ -194,12 +192,11 @@ interface UnnotedNightly extends NightlyRun {
  * Returns nightly runs whose end was not reported. A run whose start was not reported either is included only if it is
  * the latest and ended less than a day ago.
  */
-export const listUnnotedNightly = (db: Queries) =>
-  query<UnnotedNightly>(db)`
-    SELECT r.id::float8 AS id, r.streams, r.status, r.finished_at AS "finishedAt",
-      CASE WHEN a.id IS NOT NULL THEN jsonb_build_object('id', a.id, 'message', a.message) END AS alert
-    FROM slotsync.runs AS r LEFT JOIN slotsync.alerts AS a ON a.condition = 'nightly_run' AND a.cause = 'nightly_run ' || r.id
-    WHERE ${IS_NIGHTLY} AND a.recovered_at IS NULL AND (a.id IS NOT NULL OR (
-      coalesce(r.finished_at, now()) > now() - interval '1 day'
-      AND r.id = (SELECT max(r.id) FROM slotsync.runs AS r WHERE ${IS_NIGHTLY})))
-    ORDER BY r.id`;
+export const listUnnotedNightly = (db: Queries) => query<UnnotedNightly>(db)`
+  SELECT r.id::float8 AS id, r.streams, r.status, r.finished_at AS "finishedAt",
+    CASE WHEN a.id IS NOT NULL THEN jsonb_build_object('id', a.id, 'message', a.message) END AS alert
+  FROM slotsync.runs AS r LEFT JOIN slotsync.alerts AS a ON a.condition = 'nightly_run' AND a.cause = 'nightly_run ' || r.id
+  WHERE ${IS_NIGHTLY} AND a.recovered_at IS NULL AND (a.id IS NOT NULL OR (
+    coalesce(r.finished_at, now()) > now() - interval '1 day'
+    AND r.id = (SELECT max(r.id) FROM slotsync.runs AS r WHERE ${IS_NIGHTLY})))
+  ORDER BY r.id`;

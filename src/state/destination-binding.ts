@@ -68,12 +68,11 @@ const isSame = (bound: Binding, wanted: Binding) =>
   bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId;
 
 /** Returns true if the state has facts from a service: a write that may have been accepted, or data that was read. */
-export const isBound = (db: Pick<Queries, 'execute'>) =>
-  queryValue<boolean>(db)`
-    SELECT EXISTS (SELECT FROM slotsync.records AS r WHERE ${WAS_SENT} OR r.claimed_by IS NOT NULL)
-      OR EXISTS (SELECT FROM slotsync.links) OR EXISTS (SELECT FROM slotsync.drift)
-      OR EXISTS (SELECT FROM slotsync.verifications) OR EXISTS (SELECT FROM slotsync.reservations)
-      OR EXISTS (SELECT FROM slotsync.cancellations) OR EXISTS (SELECT FROM slotsync.reservations_watermark) AS known`;
+export const isBound = (db: Pick<Queries, 'execute'>) => queryValue<boolean>(db)`
+  SELECT EXISTS (SELECT FROM slotsync.records AS r WHERE ${WAS_SENT} OR r.claimed_by IS NOT NULL)
+    OR EXISTS (SELECT FROM slotsync.links) OR EXISTS (SELECT FROM slotsync.drift)
+    OR EXISTS (SELECT FROM slotsync.verifications) OR EXISTS (SELECT FROM slotsync.reservations)
+    OR EXISTS (SELECT FROM slotsync.cancellations) OR EXISTS (SELECT FROM slotsync.reservations_watermark) AS known`;
 
 function refusal(bound: Binding, wanted: Binding, working: readonly string[] = []): UsageError {
   const belongs =

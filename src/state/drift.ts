@@ -35,9 +35,8 @@ export interface DriftCount {
   count: number;
 }
 
-export const countDrift = (db: Queries) =>
-  query<DriftCount>(db)`
-    SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
+export const countDrift = (db: Queries) => query<DriftCount>(db)`
+  SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
 
 export const listDrift = (db: Queries, limit: number) =>
   query<DriftRow>(db)`SELECT ${ALL} FROM slotsync.drift ORDER BY stream, local_key LIMIT ${limit}`;
@@ -57,9 +56,8 @@ export async function listDriftSeenBy(
 }
 
 /** Returns the drift of one object. Undefined if the object is correct or was never compared. */
-export const readDriftOf = (db: Queries, { stream, localKey }: RecordKey) =>
-  queryFirst<DriftRow>(db)`
-    SELECT ${ALL} FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${localKey}`;
+export const readDriftOf = (db: Queries, { stream, localKey }: RecordKey) => queryFirst<DriftRow>(db)`
+  SELECT ${ALL} FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${localKey}`;
 
 export const readDriftingKeys = async (db: Queries, stream: string, keys: readonly string[]) =>
   new Set(
@@ -68,11 +66,10 @@ export const readDriftingKeys = async (db: Queries, stream: string, keys: readon
   );
 
 /** Counts objects that an earlier verify found drifting and that this verify run could not compare. */
-export const countNotComparedAgain = (db: Queries, runId: number) =>
-  queryValue<number>(db)`
-    SELECT count(*)::int AS count FROM slotsync.drift AS d
-    WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
-      AND NOT kind ${IS_NO_DRIFT} AND NOT ${isSeenBy(runId)}`;
+export const countNotComparedAgain = (db: Queries, runId: number) => queryValue<number>(db)`
+  SELECT count(*)::int AS count FROM slotsync.drift AS d
+  WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
+    AND NOT kind ${IS_NO_DRIFT} AND NOT ${isSeenBy(runId)}`;
 
 /** SQL: found since the run began. Only one verify runs at a time, so the time identifies the run. */
 const isSeenBy = (runId: number): SQL =>
@@ -103,16 +100,15 @@ export async function countRepairable(db: Queries, stream: string): Promise<numb
 }
 
 /** Counts the drifting objects of a stream by kind, and finds the field in which all changed objects differ. */
-export const summarizeDrift = (db: Queries, choice: DriftChoice) =>
-  queryOne<DriftSummary>(db)`
-    WITH chosen AS MATERIALIZED (SELECT kind, fields FROM slotsync.drift AS d WHERE ${isChosen(choice)})
-    SELECT count(*)::int AS total, count(*) FILTER (WHERE kind = 'missing')::int AS missing,
-      count(*) FILTER (WHERE kind = 'inactive')::int AS inactive,
-      count(*) FILTER (WHERE kind = 'changed')::int AS changed, (
-        SELECT field FROM chosen AS c CROSS JOIN LATERAL jsonb_object_keys(c.fields) AS field WHERE c.kind = 'changed'
-        GROUP BY field HAVING count(*) = (SELECT count(*) FROM chosen WHERE kind = 'changed')
-        ORDER BY field LIMIT 1) AS "commonField"
-    FROM chosen`;
+export const summarizeDrift = (db: Queries, choice: DriftChoice) => queryOne<DriftSummary>(db)`
+  WITH chosen AS MATERIALIZED (SELECT kind, fields FROM slotsync.drift AS d WHERE ${isChosen(choice)})
+  SELECT count(*)::int AS total, count(*) FILTER (WHERE kind = 'missing')::int AS missing,
+    count(*) FILTER (WHERE kind = 'inactive')::int AS inactive,
+    count(*) FILTER (WHERE kind = 'changed')::int AS changed, (
+      SELECT field FROM chosen AS c CROSS JOIN LATERAL jsonb_object_keys(c.fields) AS field WHERE c.kind = 'changed'
+      GROUP BY field HAVING count(*) = (SELECT count(*) FROM chosen WHERE kind = 'changed')
+      ORDER BY field LIMIT 1) AS "commonField"
+  FROM chosen`;
 
 const isChosen = ({ stream, seenSince }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND d.seen_at >= ${seenSince ?? '-infinity'}::text::timestamptz`;
@@ -283,7 +279,6 @@ export async function noteVerified(
       run_id = excluded.run_id`;
 }
 
-export const listVerifications = (db: Queries) =>
-  query<Verification>(db)`
-    SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"
-    FROM slotsync.verifications ORDER BY stream`;
+export const listVerifications = (db: Queries) => query<Verification>(db)`
+  SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"
+  FROM slotsync.verifications ORDER BY stream`;

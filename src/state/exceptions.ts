@@ -35,12 +35,11 @@ export const exceptedKeys = (stream: SQL): SQL =>
 export const listExceptions = (
   db: Queries,
   { stream, keys }: { stream?: string; keys?: readonly string[] } = {},
-) =>
-  query<Exception>(db)`
-    SELECT ${ALL} FROM slotsync.exceptions AS e
-    WHERE ${STANDS} AND ${stream === undefined ? sql`true` : sql`e.stream = ${stream}`}
-      AND ${keys ? sql`e.local_key = ${anyOf(keys)}` : sql`true`}
-    ORDER BY e.stream, e.local_key`;
+) => query<Exception>(db)`
+  SELECT ${ALL} FROM slotsync.exceptions AS e
+  WHERE ${STANDS} AND ${stream === undefined ? sql`true` : sql`e.stream = ${stream}`}
+    AND ${keys ? sql`e.local_key = ${anyOf(keys)}` : sql`true`}
+  ORDER BY e.stream, e.local_key`;
 
 export async function findExceptions(
   db: Queries,

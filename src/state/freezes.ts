@@ -37,17 +37,15 @@ export const lastFrozen = (stream: SQL) =>
   sql`(SELECT max(f.ends_at) FROM slotsync.freezes AS f WHERE f.ends_at <= now() AND ${isOf(stream)})`;
 
 /** Returns current and future freezes, ordered by their end. */
-export const listFreezes = (db: Queries) =>
-  query<StandingFreeze>(db)`
-    SELECT id::float8 AS id, streams, except_streams AS "exceptStreams", begins_at AS "beginsAt", ends_at AS "endsAt", reason, frozen_by AS "frozenBy",
-      is_declared AS "isDeclared", begins_at <= now() AS "isInForce"
-    FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
+export const listFreezes = (db: Queries) => query<StandingFreeze>(db)`
+  SELECT id::float8 AS id, streams, except_streams AS "exceptStreams", begins_at AS "beginsAt", ends_at AS "endsAt", reason, frozen_by AS "frozenBy",
+    is_declared AS "isDeclared", begins_at <= now() AS "isInForce"
+  FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
 
-export const listFrozen = (db: Queries, streams: readonly string[]) =>
-  query<FrozenStream>(db)`
-    SELECT DISTINCT ON (name) name AS stream, f.ends_at AS "endsAt", f.reason, f.is_declared AS "isDeclared"
-    FROM unnest(${arrayLiteral(streams)}::text[]) AS name JOIN slotsync.freezes AS f ON ${isOf(sql`name`)}
-    WHERE ${IS_IN_FORCE} ORDER BY name, f.ends_at DESC`;
+export const listFrozen = (db: Queries, streams: readonly string[]) => query<FrozenStream>(db)`
+  SELECT DISTINCT ON (name) name AS stream, f.ends_at AS "endsAt", f.reason, f.is_declared AS "isDeclared"
+  FROM unnest(${arrayLiteral(streams)}::text[]) AS name JOIN slotsync.freezes AS f ON ${isOf(sql`name`)}
+  WHERE ${IS_IN_FORCE} ORDER BY name, f.ends_at DESC`;
 
 /** Freezes streams from now on, or all streams if `streams` is null. Existing freezes are not changed. */
 export async function freezeStreams(

@@ -104,13 +104,12 @@ export async function removeProcess(db: Queries, id: string): Promise<void> {
 }
 
 /** Returns all processes that have not stopped properly, oldest first. */
-export const listProcesses = (db: Queries) =>
-  query<Process>(db)`
-    SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
-      error_code AS "errorCode", error_message AS "errorMessage", configuration, fingerprints,
-      configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
-      requests_per_second AS "requestsPerSecond", ${isAtWork} AS "isAlive"
-    FROM slotsync.processes AS p ORDER BY started_at, id`;
+export const listProcesses = (db: Queries) => query<Process>(db)`
+  SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
+    error_code AS "errorCode", error_message AS "errorMessage", configuration, fingerprints,
+    configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
+    requests_per_second AS "requestsPerSecond", ${isAtWork} AS "isAlive"
+  FROM slotsync.processes AS p ORDER BY started_at, id`;
 
 /**
  * Describes the processes that use the state, except `beside`. Takes the locks of reconcile and verify, so that neither
@@ -139,15 +138,14 @@ const CLAIMS_END_MINUTES = 15;
  * Counts records claimed by dead processes. It scans all records, because an index on claims would slow down every
  * batch. The scan therefore runs only in the first minutes after a process died.
  */
-export const countOrphanedClaims = (db: Queries) =>
-  queryOne<OrphanedClaims>(db)`
-    WITH silent AS (
-      SELECT id FROM slotsync.processes WHERE seen_at <= now() - make_interval(secs => ${ALIVE_SECONDS})
-        AND seen_at > now() - make_interval(mins => ${CLAIMS_END_MINUTES})
-    )
-    SELECT count(*)::int AS records, max(claimed_until) AS until FROM slotsync.records AS r
-    WHERE EXISTS (SELECT FROM silent) AND r.claimed_until > now()
-      AND split_part(r.claimed_by, ' ', 1) IN (SELECT id FROM silent)`;
+export const countOrphanedClaims = (db: Queries) => queryOne<OrphanedClaims>(db)`
+  WITH silent AS (
+    SELECT id FROM slotsync.processes WHERE seen_at <= now() - make_interval(secs => ${ALIVE_SECONDS})
+      AND seen_at > now() - make_interval(mins => ${CLAIMS_END_MINUTES})
+  )
+  SELECT count(*)::int AS records, max(claimed_until) AS until FROM slotsync.records AS r
+  WHERE EXISTS (SELECT FROM silent) AND r.claimed_until > now()
+    AND split_part(r.claimed_by, ' ', 1) IN (SELECT id FROM silent)`;
 
 export interface Connections {
   duty: string;

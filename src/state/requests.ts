@@ -57,13 +57,12 @@ export interface RequestTotals {
 }
 
 /** Returns the requests of all processes in a period, as far as they are still stored. */
-export const readRequestTotals = (db: Queries, from: Date, to: Date) =>
-  queryOne<RequestTotals>(db)`
-    SELECT coalesce(sum(requests), 0)::int AS requests, coalesce(sum(throttled), 0)::int AS throttled,
-      coalesce(max(requests), 0)::int AS fastest, (array_agg(second ORDER BY requests DESC, second))[1] AS "fastestAt"
-    FROM slotsync.request_seconds
-    WHERE second >= date_trunc('second', ${from.toISOString()}::text::timestamptz)
-      AND second <= ${to.toISOString()}::text::timestamptz`;
+export const readRequestTotals = (db: Queries, from: Date, to: Date) => queryOne<RequestTotals>(db)`
+  SELECT coalesce(sum(requests), 0)::int AS requests, coalesce(sum(throttled), 0)::int AS throttled,
+    coalesce(max(requests), 0)::int AS fastest, (array_agg(second ORDER BY requests DESC, second))[1] AS "fastestAt"
+  FROM slotsync.request_seconds
+  WHERE second >= date_trunc('second', ${from.toISOString()}::text::timestamptz)
+    AND second <= ${to.toISOString()}::text::timestamptz`;
 
 export interface RequestStep {
   at: Date;
@@ -78,14 +77,13 @@ export interface RequestStep {
 export const listRequestSteps = (
   db: Queries,
   { from, seconds, steps }: { from: Date; seconds: number; steps: number },
-) =>
-  query<RequestStep>(db)`
-    SELECT m.at, coalesce(sum(s.requests), 0)::int AS requests, coalesce(sum(s.throttled), 0)::int AS throttled,
-      coalesce(max(s.requests), 0)::int AS fastest
-    FROM (SELECT date_trunc('second', ${from.toISOString()}::text::timestamptz) + step * make_interval(secs => ${seconds}::int) AS at
-      FROM generate_series(0, ${steps - 1}::int) AS step) AS m
-    LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.at AND s.second < m.at + make_interval(secs => ${seconds}::int)
-    GROUP BY m.at ORDER BY m.at`;
+) => query<RequestStep>(db)`
+  SELECT m.at, coalesce(sum(s.requests), 0)::int AS requests, coalesce(sum(s.throttled), 0)::int AS throttled,
+    coalesce(max(s.requests), 0)::int AS fastest
+  FROM (SELECT date_trunc('second', ${from.toISOString()}::text::timestamptz) + step * make_interval(secs => ${seconds}::int) AS at
+    FROM generate_series(0, ${steps - 1}::int) AS step) AS m
+  LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.at AND s.second < m.at + make_interval(secs => ${seconds}::int)
+  GROUP BY m.at ORDER BY m.at`;
 
 const NOTE_EVERY_MS = 5000;
 

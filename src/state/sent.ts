@@ -49,10 +49,9 @@ const unsentBatchesKeys = (counted: Counted) =>
   sql`(SELECT unnest(b.keys) AS k FROM ${unsentBatches(counted)}) AS unsent`;
 
 /** Counts creates of a stream that plans sent within 23 hours without looking up existing objects. */
-export const countUnaskedWithinADay = (db: Queries, stream: string) =>
-  queryValue<number>(db)`
-    SELECT coalesce(sum(records), 0)::int AS count FROM slotsync.sent
-    WHERE stream = ${stream} AND operation = 'unasked' AND hour > now() - ${DAY}`;
+export const countUnaskedWithinADay = (db: Queries, stream: string) => queryValue<number>(db)`
+  SELECT coalesce(sum(records), 0)::int AS count FROM slotsync.sent
+  WHERE stream = ${stream} AND operation = 'unasked' AND hour > now() - ${DAY}`;
 
 export const countingSent = (
   stream: string,

@@ -63,14 +63,13 @@ export async function readStanding(db: Queries, stream: string): Promise<StreamS
   return standing;
 }
 
-export const listStreams = (db: Queries) =>
-  query<StreamFacts>(db)`
-    SELECT stream, fingerprint, planned_at AS "plannedAt", synced_at AS "syncedAt", due_since AS "dueSince",
-      due_reason AS "dueReason", attempted_at AS "attemptedAt", problem, cursor, cursor_key AS "cursorKey",
-      cursor_column AS "cursorColumn", cursor_type AS "cursorType", cursor_moved_at AS "cursorMovedAt",
-      mirror_passed_at AS "mirrorPassedAt", answered, refused, refused_code AS "refusedCode",
-      refused_message AS "refusedMessage", refusals_allowed AS "refusalsAllowed"
-    FROM slotsync.streams ORDER BY stream`;
+export const listStreams = (db: Queries) => query<StreamFacts>(db)`
+  SELECT stream, fingerprint, planned_at AS "plannedAt", synced_at AS "syncedAt", due_since AS "dueSince",
+    due_reason AS "dueReason", attempted_at AS "attemptedAt", problem, cursor, cursor_key AS "cursorKey",
+    cursor_column AS "cursorColumn", cursor_type AS "cursorType", cursor_moved_at AS "cursorMovedAt",
+    mirror_passed_at AS "mirrorPassedAt", answered, refused, refused_code AS "refusedCode",
+    refused_message AS "refusedMessage", refusals_allowed AS "refusalsAllowed"
+  FROM slotsync.streams ORDER BY stream`;
 
 /** Makes streams due for a whole sync. A stream that is already due keeps its reason, unless `replaces` is set. */
 export async function markDue(
@@ -108,14 +107,13 @@ const TRIED_AGAIN_AFTER = sql`interval '1 hour'`;
  * Returns the streams for which a worker starts a whole sync now. A frozen stream waits for the end of the freeze. A
  * stream whose run was cancelled waits for its schedule or a command.
  */
-export const listStartable = (db: Queries, names: readonly string[]) =>
-  queryColumn<string>(db)`
-    SELECT stream FROM slotsync.streams AS s
-    WHERE due_since IS NOT NULL AND stream = ${anyOf(names)} AND due_reason <> 'cancelled'
-      AND (due_reason <> 'rows_gone' OR due_since < now() - ${GONE_COLLECTED})
-      AND coalesce(attempted_at < due_since OR attempted_at < now() - ${TRIED_AGAIN_AFTER}, true)
-      AND NOT ${isFrozen(sql`s.stream`)}
-    ORDER BY stream`;
+export const listStartable = (db: Queries, names: readonly string[]) => queryColumn<string>(db)`
+  SELECT stream FROM slotsync.streams AS s
+  WHERE due_since IS NOT NULL AND stream = ${anyOf(names)} AND due_reason <> 'cancelled'
+    AND (due_reason <> 'rows_gone' OR due_since < now() - ${GONE_COLLECTED})
+    AND coalesce(attempted_at < due_since OR attempted_at < now() - ${TRIED_AGAIN_AFTER}, true)
+    AND NOT ${isFrozen(sql`s.stream`)}
+  ORDER BY stream`;
 
 export interface WholePlan {
   stream: string;

@@ -1,6 +1,6 @@
 // Queries of the table `reservations` and of the history of verdicts.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, queryFirst, queryOne, queryValue, type Queries, type RowOf } from '../database.js';
+import { query, queryFirst, queryOne, queryValue, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
 export type ReservationRow = RowOf<typeof reservations>;
@@ -17,35 +17,9 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
 const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
-const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id AS "destinationId", verdict`);
+export const KNOWN = sql.raw('key, external_id AS "externalId", destination_id AS "destinationId", verdict');
 const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
-
-/** Returns the stored bookings with one of these keys, or with one of these numbers of the service. */
-export async function readKnownBookings(
-  db: Queries,
-  wanted: { keys: readonly string[]; destinationIds: readonly string[] },
-): Promise<KnownBooking[]> {
-  if (wanted.keys.length + wanted.destinationIds.length === 0) return [];
-  return query<KnownBooking>(db)`
-    SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds)}`;
-}
-
-/** Returns stored bookings in a window (Unix seconds) that the run has not compared, ordered by key. */
-export const readUnmetBookings = (
-  db: Queries,
-  runId: number,
-  window: { from: number; to: number },
-  page: { after: string; limit: number },
-) =>
-  query<KnownBooking>(db)`
-    SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND key > ${page.after}
-      AND ((begin_here < to_timestamp(${window.to}::float8) AND end_here > to_timestamp(${window.from}::float8))
-        OR (begin_there < to_timestamp(${window.to}::float8) AND end_there > to_timestamp(${window.from}::float8))
-        OR (begin_here IS NULL AND begin_there IS NULL))
-    ORDER BY key LIMIT ${page.limit}`;
 
 export interface VerdictCounts {
   verdicts: Partial<Record<Verdict, number>>;
@@ -75,24 +49,21 @@ export interface VerdictCount {
 }
 
 /** Counts all bookings by verdict, whichever run compared them. */
-export const countBookings = (db: Queries) =>
-  query<VerdictCount>(db)`
-    SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
-    FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
+export const countBookings = (db: Queries) => query<VerdictCount>(db)`
+  SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
+  FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
 
 /** Returns bookings that disagree in this run, or that it found restored, earliest first. */
-export const listDiscrepancies = (db: Queries, runId: number, limit: number) =>
-  query<ReservationRow>(db)`
-    SELECT ${ALL} FROM slotsync.reservations AS r
-    WHERE run_id = ${runId}::bigint AND (verdict NOT IN ${UNREMARKABLE_LIST} OR problem IS NOT NULL)
-      AND (verdict <> 'restored_there' OR EXISTS (
-        SELECT FROM slotsync.reservation_events AS e WHERE e.key = r.key AND e.run_id = ${runId}::bigint))
-    ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
+export const listDiscrepancies = (db: Queries, runId: number, limit: number) => query<ReservationRow>(db)`
+  SELECT ${ALL} FROM slotsync.reservations AS r
+  WHERE run_id = ${runId}::bigint AND (verdict NOT IN ${UNREMARKABLE_LIST} OR problem IS NOT NULL)
+    AND (verdict <> 'restored_there' OR EXISTS (
+      SELECT FROM slotsync.reservation_events AS e WHERE e.key = r.key AND e.run_id = ${runId}::bigint))
+  ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 
 /** Returns bookings that disagree, from any run, earliest first. */
-export const listAllDiscrepancies = (db: Queries, limit: number) =>
-  query<ReservationRow>(db)`
-    SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
+export const listAllDiscrepancies = (db: Queries, limit: number) => query<ReservationRow>(db)`
+  SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 
 /** Returns one week's bookings that disagree. Default week: of the next booking that disagrees, or of the last. */
 export async function listDiscrepantWeek(
@@ -111,27 +82,23 @@ export async function listDiscrepantWeek(
   return { monday, rows };
 }
 
-export const countDiscrepancies = (db: Queries) =>
-  query<VerdictCount>(db)`
-    SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
-    FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
+export const countDiscrepancies = (db: Queries) => query<VerdictCount>(db)`
+  SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
+  FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
 
 /** Returns the booking with this key, external id, or number of the service. */
-export const readBooking = (db: Queries, name: string) =>
-  queryFirst<ReservationRow>(db)`
-    SELECT ${ALL} FROM slotsync.reservations
-    WHERE key = ${name} OR external_id = ${name} OR destination_id = ${name}
-    ORDER BY key = ${name} DESC LIMIT 1`;
+export const readBooking = (db: Queries, name: string) => queryFirst<ReservationRow>(db)`
+  SELECT ${ALL} FROM slotsync.reservations
+  WHERE key = ${name} OR external_id = ${name} OR destination_id = ${name}
+  ORDER BY key = ${name} DESC LIMIT 1`;
 
-export const readBookingEvents = (db: Queries, key: string, limit: number) =>
-  query<ReservationEvent>(db)`
-    SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
-    FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;
+export const readBookingEvents = (db: Queries, key: string, limit: number) => query<ReservationEvent>(db)`
+  SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
+  FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;
 
-export const countVerdictChanges = (db: Queries, from: Date, to: Date) =>
-  queryValue<number>(db)`
-    SELECT count(*)::int AS count FROM slotsync.reservation_events
-    WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
+export const countVerdictChanges = (db: Queries, from: Date, to: Date) => queryValue<number>(db)`
+  SELECT count(*)::int AS count FROM slotsync.reservation_events
+  WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
 
 export interface ReservationsWatermark {
   /** Time in Unix seconds. */
@@ -141,11 +108,10 @@ export interface ReservationsWatermark {
 }
 
 /** Returns the time up to which all changes at the service were read. Undefined if they were never read. */
-export const readReservationsWatermark = (db: Queries) =>
-  queryFirst<ReservationsWatermark>(db)`
-    SELECT extract(epoch FROM read_up_to)::float8 AS "readUpTo",
-      extract(epoch FROM now() - moved_at)::float8 AS "ageSeconds"
-    FROM slotsync.reservations_watermark`;
+export const readReservationsWatermark = (db: Queries) => queryFirst<ReservationsWatermark>(db)`
+  SELECT extract(epoch FROM read_up_to)::float8 AS "readUpTo",
+    extract(epoch FROM now() - moved_at)::float8 AS "ageSeconds"
+  FROM slotsync.reservations_watermark`;
 
 export async function moveReservationsWatermark(db: Queries, readUpTo: number): Promise<void> {
   await query(db)`

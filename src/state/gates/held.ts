@@ -150,12 +150,11 @@ export const listHeldKeys = (
   db: Queries,
   { stream, operation, reason }: Pick<ClosedGate, 'operation' | 'reason'> & { stream: string },
   { after, limit }: { after?: string | undefined; limit: number },
-) =>
-  query<HeldKey>(db)`
-    SELECT ${HELD_KEY} FROM slotsync.held
-    WHERE stream = ${stream} AND gate = ${operation} AND reason = ${reason}
-      AND ${after === undefined ? sql`true` : sql`local_key > ${after}`}
-    ORDER BY local_key LIMIT ${limit}`;
+) => query<HeldKey>(db)`
+  SELECT ${HELD_KEY} FROM slotsync.held
+  WHERE stream = ${stream} AND gate = ${operation} AND reason = ${reason}
+    AND ${after === undefined ? sql`true` : sql`local_key > ${after}`}
+  ORDER BY local_key LIMIT ${limit}`;
 
 export async function findHeld(
   db: Queries,

@@ -54,15 +54,13 @@ export async function readInbox(db: Queries, known: readonly string[]): Promise<
   return { streams: streams.toSorted((a, b) => (a.stream < b.stream ? -1 : 1)), others };
 }
 
-export const hasChanges = (db: Queries) =>
-  queryValue<boolean>(db)`
-    SELECT EXISTS (SELECT FROM slotsync.changes) AS found`;
+export const hasChanges = (db: Queries) => queryValue<boolean>(db)`
+  SELECT EXISTS (SELECT FROM slotsync.changes) AS found`;
 
 /** Returns the number of keys of a stream that wait for their first attempt. */
-export const countWaiting = (db: Queries, stream: string) =>
-  queryValue<number>(db)`
-    SELECT count(DISTINCT local_key)::int AS count FROM slotsync.changes
-    WHERE stream = ${stream} AND run_id IS NULL AND not_before IS NULL`;
+export const countWaiting = (db: Queries, stream: string) => queryValue<number>(db)`
+  SELECT count(DISTINCT local_key)::int AS count FROM slotsync.changes
+  WHERE stream = ${stream} AND run_id IS NULL AND not_before IS NULL`;
 
 /** Reads the number of waiting rows, and the age of the oldest outside of freezes. Counting keys would take longer. */
 export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestSeconds: number }>(db)`

@@ -116,10 +116,9 @@ export async function takeChanges(
   }
 }
 
-export const readTakenKeys = (db: Queries, runId: number, stream: string) =>
-  queryColumn<string>(db)`
-    SELECT DISTINCT local_key AS "localKey" FROM slotsync.changes
-    WHERE run_id = ${runId}::bigint AND stream = ${stream}`;
+export const readTakenKeys = (db: Queries, runId: number, stream: string) => queryColumn<string>(db)`
+  SELECT DISTINCT local_key AS "localKey" FROM slotsync.changes
+  WHERE run_id = ${runId}::bigint AND stream = ${stream}`;
 
 /**
  * Deletes the inbox rows of an ended run. Keys that failed, or that a cancelled run did not send, wait again: half as

@@ -90,9 +90,8 @@ export async function insertLinks(
     ON CONFLICT DO NOTHING RETURNING stream, local_key AS "localKey"`;
 }
 
-export const deleteLinks = (db: Queries, stream: string, keys: readonly string[]) =>
-  query<Link>(db)`
-    DELETE FROM slotsync.links WHERE stream = ${stream} AND local_key = ${anyOf(keys)} RETURNING ${LINK}`;
+export const deleteLinks = (db: Queries, stream: string, keys: readonly string[]) => query<Link>(db)`
+  DELETE FROM slotsync.links WHERE stream = ${stream} AND local_key = ${anyOf(keys)} RETURNING ${LINK}`;
 
 /** Returns the statement that marks the external ids of linked objects as assigned. */
 export const notingAssigned = (stream: string, keys: readonly string[]): SQL => sql`

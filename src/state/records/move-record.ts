@@ -111,17 +111,16 @@ export async function moveRecord(
   });
 }
 
-const lockRecords = (tx: Queries, stream: string, keys: readonly string[]) =>
-  query<LockedRecord>(tx)`
-    SELECT local_key AS "localKey", external_id AS "externalId",
-      destination_id AS "destinationId",
-      in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
-      object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
-      coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim",
-      extract(epoch FROM first_seen_at)::float8 AS "firstSeenAt",
-      CASE WHEN status <> 'retired' THEN extract(epoch FROM greatest(synced_at, CASE WHEN status = 'synced' THEN
-        CASE WHEN gone_since IS NULL THEN ${PLANNED_AT} ELSE there_until END END))::float8 END AS "thereUntil"
-    FROM slotsync.records AS r WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
+const lockRecords = (tx: Queries, stream: string, keys: readonly string[]) => query<LockedRecord>(tx)`
+  SELECT local_key AS "localKey", external_id AS "externalId",
+    destination_id AS "destinationId",
+    in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
+    object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
+    coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim",
+    extract(epoch FROM first_seen_at)::float8 AS "firstSeenAt",
+    CASE WHEN status <> 'retired' THEN extract(epoch FROM greatest(synced_at, CASE WHEN status = 'synced' THEN
+      CASE WHEN gone_since IS NULL THEN ${PLANNED_AT} ELSE there_until END END))::float8 END AS "thereUntil"
+  FROM slotsync.records AS r WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 
 /** Inserts an empty record. Returns false if another transaction inserted it meanwhile. */
 async function insertRecord(tx: Queries, stream: string, localKey: string): Promise<boolean> {

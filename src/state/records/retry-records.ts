@@ -37,10 +37,9 @@ const MAY_LET_GO = sql`(${IS_FREE} AND NOT ${IS_EXCEPTED})`;
 type OwnerOfAnother = RecordKey & { externalId: string };
 
 /** Locks and returns the chosen records that own an object with another external id than their rows. */
-const lockOwnersOfAnother = (tx: Queries, chosen: ChosenRecords) =>
-  query<OwnerOfAnother>(tx)`
-    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId" FROM slotsync.records AS r
-    WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${MAY_LET_GO} ORDER BY r.stream, r.local_key FOR UPDATE`;
+const lockOwnersOfAnother = (tx: Queries, chosen: ChosenRecords) => query<OwnerOfAnother>(tx)`
+  SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId" FROM slotsync.records AS r
+  WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${MAY_LET_GO} ORDER BY r.stream, r.local_key FOR UPDATE`;
 
 /** Lets records go of their objects, of which an operator decides. */
 async function letGoUndecided(tx: Queries, owners: readonly OwnerOfAnother[]): Promise<void> {

@@ -39,12 +39,11 @@ export async function deleteBatches(tx: Queries, runId: number, stream: string):
     DELETE FROM slotsync.batches WHERE run_id = ${runId}::bigint AND stream = ${stream}`;
 }
 
-export const readBatch = (db: Queries, id: number) =>
-  queryFirst<Batch>(db)`
-    SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
-      paused_at IS NOT NULL AS "isPaused",
-      ${reasonFrozen(sql`b.stream`)} AS frozen, configuration
-    FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
+export const readBatch = (db: Queries, id: number) => queryFirst<Batch>(db)`
+  SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
+    paused_at IS NOT NULL AS "isPaused",
+    ${reasonFrozen(sql`b.stream`)} AS frozen, configuration
+  FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
 
 /**
  * Returns true if more of the batch may be sent: it is queued, its run is not paused, its stream is not frozen, and no
@@ -91,17 +90,16 @@ export const listQueuedBatches = (db: Queries, runId?: number) =>
 export const hasUnsentWrites = (
   db: Queries,
   { runId, stream, level }: Pick<Batch, 'runId' | 'stream' | 'level'>,
-) =>
-  queryValue<boolean>(db)`
-    SELECT EXISTS (SELECT FROM slotsync.batches
-        WHERE run_id = ${runId}::bigint AND stream = ${stream} AND level < ${level} AND state IN ('planned', 'queued', 'failed'))
-      OR EXISTS (SELECT FROM slotsync.held
-        WHERE stream = ${stream} AND coalesce(operation IN ('create', 'update', 'overwrite'), true))
-      OR EXISTS (SELECT FROM slotsync.records AS r
-        WHERE r.stream = ${stream} AND r.${UNSETTLED} AND r.status IN ('failed', 'dead') AND r.gone_since IS NULL AND NOT ${IS_FORMER}
-          AND r.error_code IS DISTINCT FROM ${EXTERNAL_ID_TAKEN} AND NOT ${IS_EXCEPTED})
-      OR EXISTS (SELECT FROM slotsync.records AS r
-        WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER} AND NOT ${IS_EXCEPTED}) AS unsent`;
+) => queryValue<boolean>(db)`
+  SELECT EXISTS (SELECT FROM slotsync.batches
+      WHERE run_id = ${runId}::bigint AND stream = ${stream} AND level < ${level} AND state IN ('planned', 'queued', 'failed'))
+    OR EXISTS (SELECT FROM slotsync.held
+      WHERE stream = ${stream} AND coalesce(operation IN ('create', 'update', 'overwrite'), true))
+    OR EXISTS (SELECT FROM slotsync.records AS r
+      WHERE r.stream = ${stream} AND r.${UNSETTLED} AND r.status IN ('failed', 'dead') AND r.gone_since IS NULL AND NOT ${IS_FORMER}
+        AND r.error_code IS DISTINCT FROM ${EXTERNAL_ID_TAKEN} AND NOT ${IS_EXCEPTED})
+    OR EXISTS (SELECT FROM slotsync.records AS r
+      WHERE r.stream = ${stream} AND r.in_doubt AND r.gone_since IS NULL AND NOT ${IS_FORMER} AND NOT ${IS_EXCEPTED}) AS unsent`;
 
 export async function cancelBatches(db: Queries, runId: number): Promise<void> {
   await query(db)`

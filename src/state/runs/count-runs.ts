@@ -77,17 +77,15 @@ export interface RunCount {
   runs: number;
 }
 
-export const countRuns = (db: Queries, period: RunsOf) =>
-  query<RunCount>(db)`
-    SELECT kind, status, count(*)::int AS runs FROM slotsync.runs AS r WHERE ${isOf(period)}
-    GROUP BY kind, status ORDER BY kind, status`;
+export const countRuns = (db: Queries, period: RunsOf) => query<RunCount>(db)`
+  SELECT kind, status, count(*)::int AS runs FROM slotsync.runs AS r WHERE ${isOf(period)}
+  GROUP BY kind, status ORDER BY kind, status`;
 
 /** Returns numbers of the latest runs, newest first. Omits incremental and reconcile runs, which may be very many. */
-export const listRunIds = (db: Queries, period: RunsOf, limit: number) =>
-  queryColumn<number>(db)`
-    SELECT id::float8 AS id FROM slotsync.runs AS r
-    WHERE ${isOf(period)} AND (${period.runId !== undefined} OR kind NOT IN ('incremental', 'reconcile'))
-    ORDER BY r.id DESC LIMIT ${limit}`;
+export const listRunIds = (db: Queries, period: RunsOf, limit: number) => queryColumn<number>(db)`
+  SELECT id::float8 AS id FROM slotsync.runs AS r
+  WHERE ${isOf(period)} AND (${period.runId !== undefined} OR kind NOT IN ('incremental', 'reconcile'))
+  ORDER BY r.id DESC LIMIT ${limit}`;
 
 /** Number of latest runs in which the query searches: a week with one run a minute. */
 const RUNS_LOOKED_AT = 10_000;
@@ -159,12 +157,11 @@ const STATUS =
       OR r.error_code IN ('state_restored', 'outcomes_missing') THEN 'partial'
     WHEN r.holds ? s THEN 'held' ELSE 'succeeded' END`);
 
-export const listNights = (db: Queries, days: number, timeZone: string) =>
-  query<Night>(db)`
-    SELECT s AS stream, (r.requested_at AT TIME ZONE ${timeZone})::date::text AS day,
-      (array_agg(r.id::float8 ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS "runId",
-      (array_agg(${STATUS} ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS status,
-      coalesce(sum((SELECT sum(n::int) FROM jsonb_each_text(r.accepted->s) AS a(operation, n))), 0)::int AS sent
-    FROM slotsync.runs AS r CROSS JOIN unnest(r.streams) AS s
-    WHERE r.kind = 'sync' AND r.range IS NULL AND r.requested_at > now() - make_interval(days => ${days}::int)
-    GROUP BY s, day ORDER BY day, stream`;
+export const listNights = (db: Queries, days: number, timeZone: string) => query<Night>(db)`
+  SELECT s AS stream, (r.requested_at AT TIME ZONE ${timeZone})::date::text AS day,
+    (array_agg(r.id::float8 ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS "runId",
+    (array_agg(${STATUS} ORDER BY r.started_by = 'schedule' DESC, r.id DESC))[1] AS status,
+    coalesce(sum((SELECT sum(n::int) FROM jsonb_each_text(r.accepted->s) AS a(operation, n))), 0)::int AS sent
+  FROM slotsync.runs AS r CROSS JOIN unnest(r.streams) AS s
+  WHERE r.kind = 'sync' AND r.range IS NULL AND r.requested_at > now() - make_interval(days => ${days}::int)
+  GROUP BY s, day ORDER BY day, stream`;

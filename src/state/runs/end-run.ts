@@ -86,37 +86,36 @@ export interface RunEnds {
 }
 
 /** Reads everything in one statement, because every change causes a run, and each run calls this at its end. */
-export const readEnds = (tx: Queries, id: number) =>
-  queryOne<RunEnds>(tx)`
-    WITH planned AS (
-      SELECT key AS stream, (value->>'inBatches')::int AS records
-      FROM slotsync.runs CROSS JOIN LATERAL jsonb_each(plan) WHERE id = ${id}::bigint
-    ), batched AS (
-      SELECT stream, state, cardinality(keys) AS records, CASE
-          WHEN state = 'cancelled' THEN cardinality(keys)
-          ELSE (SELECT sum(number::int) FROM jsonb_each_text(counts) AS c(outcome, number)) END AS outcomes
-      FROM slotsync.batches WHERE run_id = ${id}::bigint
-    ), streams AS (
-      SELECT stream, coalesce((SELECT records FROM planned AS p WHERE p.stream = s.stream), sum(records), 0)::int AS planned,
-        coalesce(sum(records) FILTER (WHERE state NOT IN ('planned', 'queued')), 0)::int AS ended,
-        coalesce(sum(outcomes) FILTER (WHERE state NOT IN ('planned', 'queued')), 0)::int AS outcomes
-      FROM (SELECT stream FROM planned UNION SELECT stream FROM batched) AS s LEFT JOIN batched USING (stream)
-      GROUP BY stream
-    )
-    SELECT (SELECT jsonb_build_object('kind', kind, 'range', range, 'streams', streams, 'plan', plan, 'holds', holds)
-        FROM slotsync.runs WHERE id = ${id}::bigint) AS run,
-      coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
-      coalesce(bool_or((counts->>'deferred')::int > 0), false) AS "hasDeferred",
-      count(*) FILTER (WHERE state = 'failed')::int AS failed,
-      coalesce(array_agg(DISTINCT stream) FILTER (WHERE state = 'failed'), '{}') AS "failedStreams",
-      (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
-      (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message,
-      (SELECT coalesce(jsonb_agg(s), '[]') FROM (${selectSums(id)}) AS s) AS sums,
-      (SELECT coalesce(jsonb_agg(s ORDER BY stream), '[]') FROM streams AS s
-        WHERE planned <> ended OR planned <> outcomes) AS missing,
-      (SELECT d.restored_why FROM slotsync.databases AS d, slotsync.runs AS r
-        WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy"
-    FROM slotsync.batches WHERE run_id = ${id}::bigint`;
+export const readEnds = (tx: Queries, id: number) => queryOne<RunEnds>(tx)`
+  WITH planned AS (
+    SELECT key AS stream, (value->>'inBatches')::int AS records
+    FROM slotsync.runs CROSS JOIN LATERAL jsonb_each(plan) WHERE id = ${id}::bigint
+  ), batched AS (
+    SELECT stream, state, cardinality(keys) AS records, CASE
+        WHEN state = 'cancelled' THEN cardinality(keys)
+        ELSE (SELECT sum(number::int) FROM jsonb_each_text(counts) AS c(outcome, number)) END AS outcomes
+    FROM slotsync.batches WHERE run_id = ${id}::bigint
+  ), streams AS (
+    SELECT stream, coalesce((SELECT records FROM planned AS p WHERE p.stream = s.stream), sum(records), 0)::int AS planned,
+      coalesce(sum(records) FILTER (WHERE state NOT IN ('planned', 'queued')), 0)::int AS ended,
+      coalesce(sum(outcomes) FILTER (WHERE state NOT IN ('planned', 'queued')), 0)::int AS outcomes
+    FROM (SELECT stream FROM planned UNION SELECT stream FROM batched) AS s LEFT JOIN batched USING (stream)
+    GROUP BY stream
+  )
+  SELECT (SELECT jsonb_build_object('kind', kind, 'range', range, 'streams', streams, 'plan', plan, 'holds', holds)
+      FROM slotsync.runs WHERE id = ${id}::bigint) AS run,
+    coalesce(bool_or(state = 'queued'), false) AS "isOpen", coalesce(bool_or(state = 'planned'), false) AS "isWaiting",
+    coalesce(bool_or((counts->>'deferred')::int > 0), false) AS "hasDeferred",
+    count(*) FILTER (WHERE state = 'failed')::int AS failed,
+    coalesce(array_agg(DISTINCT stream) FILTER (WHERE state = 'failed'), '{}') AS "failedStreams",
+    (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
+    (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message,
+    (SELECT coalesce(jsonb_agg(s), '[]') FROM (${selectSums(id)}) AS s) AS sums,
+    (SELECT coalesce(jsonb_agg(s ORDER BY stream), '[]') FROM streams AS s
+      WHERE planned <> ended OR planned <> outcomes) AS missing,
+    (SELECT d.restored_why FROM slotsync.databases AS d, slotsync.runs AS r
+      WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint AND NOT r.${ONLY_READS}) AS "restoredWhy"
+  FROM slotsync.batches WHERE run_id = ${id}::bigint`;
 
 /** Ends a run. Its status follows from its batches, unless `as` names another end. */
 export async function finishRun(

@@ -83,12 +83,11 @@ export interface Progress {
   batchesLeft: number;
 }
 
-export const readProgress = (db: Queries, id: number) =>
-  queryOne<Progress>(db)`
-    SELECT coalesce(sum(cardinality(keys)), 0)::int AS total,
-      count(*) FILTER (WHERE state NOT IN ('done', 'failed'))::int AS "batchesLeft",
-      coalesce(sum(cardinality(keys)) FILTER (WHERE state IN ('done', 'failed')), 0)::int AS done
-    FROM slotsync.batches WHERE run_id = ${id}::bigint AND state <> 'cancelled'`;
+export const readProgress = (db: Queries, id: number) => queryOne<Progress>(db)`
+  SELECT coalesce(sum(cardinality(keys)), 0)::int AS total,
+    count(*) FILTER (WHERE state NOT IN ('done', 'failed'))::int AS "batchesLeft",
+    coalesce(sum(cardinality(keys)) FILTER (WHERE state IN ('done', 'failed')), 0)::int AS done
+  FROM slotsync.batches WHERE run_id = ${id}::bigint AND state <> 'cancelled'`;
 
 /** Counts a run's records by the time step in which their batches were planned and ended. Omits empty steps. */
 export async function listBatchSteps(
@@ -122,14 +121,13 @@ const hasSaid = (run: string) =>
   );
 
 /** Returns failed and partial verifies and reconciles, unless a later run of the kind has read at least as much. */
-export const listBadReadings = (db: Queries) =>
-  query<BadReading>(db)`
-    SELECT r.id::float8 AS id, r.kind, r.status, r.error_code AS "errorCode", r.streams, r.finished_at AS "finishedAt"
-    FROM slotsync.runs AS r
-    WHERE r.status <> 'succeeded' AND r.${ONLY_READS} AND ${hasSaid('r')} AND NOT EXISTS (
-      SELECT FROM slotsync.runs AS l WHERE l.id > r.id AND l.kind = r.kind AND ${hasSaid('l')}
-        AND (${readsAll('l')} OR NOT ${readsAll('r')}))
-    ORDER BY r.id DESC`;
+export const listBadReadings = (db: Queries) => query<BadReading>(db)`
+  SELECT r.id::float8 AS id, r.kind, r.status, r.error_code AS "errorCode", r.streams, r.finished_at AS "finishedAt"
+  FROM slotsync.runs AS r
+  WHERE r.status <> 'succeeded' AND r.${ONLY_READS} AND ${hasSaid('r')} AND NOT EXISTS (
+    SELECT FROM slotsync.runs AS l WHERE l.id > r.id AND l.kind = r.kind AND ${hasSaid('l')}
+      AND (${readsAll('l')} OR NOT ${readsAll('r')}))
+  ORDER BY r.id DESC`;
 
 /** Throws UsageError if the run does not exist. */
 export async function findRun(db: Queries, id: number): Promise<Run> {

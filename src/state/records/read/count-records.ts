@@ -11,34 +11,29 @@ export interface RecordCount {
 }
 
 /** Counts records by stream and status, without former objects. */
-export const countRecords = (db: Queries) =>
-  query<RecordCount>(db)`
-    SELECT stream, status, count(*)::int AS count FROM slotsync.records AS r WHERE NOT ${IS_FORMER}
-    GROUP BY stream, status ORDER BY stream, status`;
+export const countRecords = (db: Queries) => query<RecordCount>(db)`
+  SELECT stream, status, count(*)::int AS count FROM slotsync.records AS r WHERE NOT ${IS_FORMER}
+  GROUP BY stream, status ORDER BY stream, status`;
 
-export const countUnsettled = (db: Queries, filter: FailureFilter = {}) =>
-  queryValue<number>(db)`
-    SELECT count(*)::int AS count FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}`;
+export const countUnsettled = (db: Queries, filter: FailureFilter = {}) => queryValue<number>(db)`
+  SELECT count(*)::int AS count FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}`;
 
-export const listRecordedStreams = (db: Queries) =>
-  queryColumn<string>(db)`
-    WITH RECURSIVE names AS (
-      SELECT min(stream) AS stream FROM slotsync.records
-      UNION ALL SELECT (SELECT min(r.stream) FROM slotsync.records AS r WHERE r.stream > names.stream)
-      FROM names WHERE names.stream IS NOT NULL
-    ) SELECT stream FROM names WHERE stream IS NOT NULL`;
+export const listRecordedStreams = (db: Queries) => queryColumn<string>(db)`
+  WITH RECURSIVE names AS (
+    SELECT min(stream) AS stream FROM slotsync.records
+    UNION ALL SELECT (SELECT min(r.stream) FROM slotsync.records AS r WHERE r.stream > names.stream)
+    FROM names WHERE names.stream IS NOT NULL
+  ) SELECT stream FROM names WHERE stream IS NOT NULL`;
 
 /** Returns true if the service is assumed to hold an object of the stream. */
-export const hasAccepted = (db: Queries, stream: string) =>
-  queryValue<boolean>(db)`
-    SELECT EXISTS (SELECT FROM slotsync.records AS r
-      WHERE stream = ${stream} AND ${WAS_SENT}) AS found`;
+export const hasAccepted = (db: Queries, stream: string) => queryValue<boolean>(db)`
+  SELECT EXISTS (SELECT FROM slotsync.records AS r
+    WHERE stream = ${stream} AND ${WAS_SENT}) AS found`;
 
 /** Counts the stream's records whose objects the service is assumed to hold, without retired records. */
-export const countAccepted = (db: Queries, stream: string) =>
-  queryValue<number>(db)`
-    SELECT count(*)::int AS count FROM slotsync.records AS r
-    WHERE stream = ${stream} AND status <> 'retired' AND ${WAS_SENT}`;
+export const countAccepted = (db: Queries, stream: string) => queryValue<number>(db)`
+  SELECT count(*)::int AS count FROM slotsync.records AS r
+  WHERE stream = ${stream} AND status <> 'retired' AND ${WAS_SENT}`;
 
 /** Counts records whose objects will be read again. `latest` is the time of the last of these checks. */
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {

@@ -54,15 +54,14 @@ export interface Failure extends RecordKey, Pick<RowOf<typeof records>, RecordCo
 export const listFailures = (
   db: Queries,
   { limit, after, ...filter }: FailureFilter & { limit: number; after?: RecordKey | undefined },
-) =>
-  query<Failure>(db)`
-    SELECT r.stream, r.local_key AS "localKey", coalesce(r.external_id, r.row_external_id) AS "externalId", r.status, r.error_code AS "errorCode",
-      r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
-      ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
-      ${waitsFor('r')} AS "waitsFor"
-    FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}
-      ${after && sql`AND (r.stream, r.local_key) > (${after.stream}, ${after.localKey})`}
-    ORDER BY r.stream, r.local_key LIMIT ${limit}`;
+) => query<Failure>(db)`
+  SELECT r.stream, r.local_key AS "localKey", coalesce(r.external_id, r.row_external_id) AS "externalId", r.status, r.error_code AS "errorCode",
+    r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
+    ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
+    ${waitsFor('r')} AS "waitsFor"
+  FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${isWanted(filter)}
+    ${after && sql`AND (r.stream, r.local_key) > (${after.stream}, ${after.localKey})`}
+  ORDER BY r.stream, r.local_key LIMIT ${limit}`;
 
 const WAITS = sql`r.waits_for IS NOT NULL`;
 
@@ -82,23 +81,22 @@ export interface FailureGroup {
   keys: string[];
 }
 
-export const countFailures = (db: Queries, filter: FailureFilter, most: number) =>
-  query<FailureGroup>(db)`
-    WITH counted AS (
-      SELECT r.stream, r.status, r.error_code AS code, count(*)::int AS records,
-        count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching,
-        count(*) FILTER (WHERE ${IS_SENT_AGAIN})::int AS "inInbox",
-        count(DISTINCT hashtextextended(r.error_message, 0))::int AS messages,
-        max(r.attempts) AS attempts, min(${SINCE}) AS since
-      FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND NOT ${WAITS}
-      GROUP BY r.stream, r.status, r.error_code
-    )
-    SELECT c.*, ARRAY(
-      SELECT r.local_key FROM slotsync.records AS r
-      WHERE r.stream = c.stream AND r.status = c.status AND ${NOT_IN_SYNC} AND NOT ${WAITS}
-        AND r.error_code IS NOT DISTINCT FROM c.code
-      ORDER BY ${isWanted(filter)} IS TRUE DESC, r.local_key LIMIT ${most}) AS keys
-    FROM counted AS c`;
+export const countFailures = (db: Queries, filter: FailureFilter, most: number) => query<FailureGroup>(db)`
+  WITH counted AS (
+    SELECT r.stream, r.status, r.error_code AS code, count(*)::int AS records,
+      count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching,
+      count(*) FILTER (WHERE ${IS_SENT_AGAIN})::int AS "inInbox",
+      count(DISTINCT hashtextextended(r.error_message, 0))::int AS messages,
+      max(r.attempts) AS attempts, min(${SINCE}) AS since
+    FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND NOT ${WAITS}
+    GROUP BY r.stream, r.status, r.error_code
+  )
+  SELECT c.*, ARRAY(
+    SELECT r.local_key FROM slotsync.records AS r
+    WHERE r.stream = c.stream AND r.status = c.status AND ${NOT_IN_SYNC} AND NOT ${WAITS}
+      AND r.error_code IS NOT DISTINCT FROM c.code
+    ORDER BY ${isWanted(filter)} IS TRUE DESC, r.local_key LIMIT ${most}) AS keys
+  FROM counted AS c`;
 
 /** Record for which other records wait directly. The waiting records are counted for one stream. */
 export interface WaitedFor extends RecordKey {
@@ -114,27 +112,25 @@ export interface WaitedFor extends RecordKey {
   since: Date;
 }
 
-export const listWaitedFor = (db: Queries, filter: FailureFilter) =>
-  query<WaitedFor>(db)`
-    WITH waiting AS MATERIALIZED (
-      SELECT r.waits_for, r.stream, count(*)::int AS records,
-        count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching, min(${SINCE}) AS since
-      FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${WAITS}
-      GROUP BY r.waits_for, r.stream
-    )
-    SELECT n.stream, n.local_key AS "localKey", p.status, p.error_code AS code,
-      ${waitsFor('p')} AS "waitsFor",
-      w.stream AS "waitingStream", w.records AS waiting, w.matching, w.since
-    FROM waiting AS w
-      CROSS JOIN LATERAL (SELECT w.waits_for::jsonb->>0, w.waits_for::jsonb->>1) AS n(stream, local_key)
-      -- Looked up one by one: a join would read every record.
-      LEFT JOIN LATERAL (SELECT * FROM slotsync.records AS r
-        WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
+export const listWaitedFor = (db: Queries, filter: FailureFilter) => query<WaitedFor>(db)`
+  WITH waiting AS MATERIALIZED (
+    SELECT r.waits_for, r.stream, count(*)::int AS records,
+      count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching, min(${SINCE}) AS since
+    FROM slotsync.records AS r WHERE ${NOT_IN_SYNC} AND ${WAITS}
+    GROUP BY r.waits_for, r.stream
+  )
+  SELECT n.stream, n.local_key AS "localKey", p.status, p.error_code AS code,
+    ${waitsFor('p')} AS "waitsFor",
+    w.stream AS "waitingStream", w.records AS waiting, w.matching, w.since
+  FROM waiting AS w
+    CROSS JOIN LATERAL (SELECT w.waits_for::jsonb->>0, w.waits_for::jsonb->>1) AS n(stream, local_key)
+    -- Looked up one by one: a join would read every record.
+    LEFT JOIN LATERAL (SELECT * FROM slotsync.records AS r
+      WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
 
-export const listFailureCodes = (db: Queries) =>
-  queryColumn<string>(db)`
-    SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
-    WHERE ${NOT_IN_SYNC} AND r.error_code IS NOT NULL ORDER BY 1`;
+export const listFailureCodes = (db: Queries) => queryColumn<string>(db)`
+  SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
+  WHERE ${NOT_IN_SYNC} AND r.error_code IS NOT NULL ORDER BY 1`;
 
 /** Returns the error messages of these records, by `recordName`. */
 export async function readMessages(

@@ -55,11 +55,10 @@ export async function listOwners(db: Queries, stream: string, after: string | un
 }
 
 /** Returns up to `count` random records of a stream in status `synced` that own an object. */
-export const sampleOwners = (db: Queries, stream: string, count: number) =>
-  query<OwnerRecord>(db)`
-    SELECT ${OWNER} FROM slotsync.records AS r
-    WHERE r.stream = ${stream} AND r.external_id IS NOT NULL AND r.status = 'synced'
-    ORDER BY random() LIMIT ${count}`;
+export const sampleOwners = (db: Queries, stream: string, count: number) => query<OwnerRecord>(db)`
+  SELECT ${OWNER} FROM slotsync.records AS r
+  WHERE r.stream = ${stream} AND r.external_id IS NOT NULL AND r.status = 'synced'
+  ORDER BY random() LIMIT ${count}`;
 
 /** Maximum number of records per service id. Without a limit, PostgreSQL expects hundreds and spends 0.1 s on JIT. */
 const MOST_OWNERS = 10;
@@ -79,10 +78,9 @@ export const listKeysByNumber = (db: Queries, stream: string, destinationId: str
     SELECT local_key AS "localKey" FROM slotsync.records
     WHERE stream = ${stream} AND destination_id = ${destinationId} ORDER BY object_hash IS NULL, local_key`;
 
-const readByKey = (db: Queries, condition: SQL, most: number) =>
-  query<OwnerRecord>(db)`
-    SELECT ${OWNER} FROM slotsync.records AS r
-    WHERE ${condition} AND r.external_id IS NOT NULL ORDER BY r.local_key LIMIT ${most}`;
+const readByKey = (db: Queries, condition: SQL, most: number) => query<OwnerRecord>(db)`
+  SELECT ${OWNER} FROM slotsync.records AS r
+  WHERE ${condition} AND r.external_id IS NOT NULL ORDER BY r.local_key LIMIT ${most}`;
 
 /**
  * Returns a function that yields the external id of a referenced record. It yields undefined if the service has not
@@ -102,15 +100,13 @@ export async function readExternalIds(db: Queries, wanted: readonly RecordKey[])
 }
 
 /** Counts former objects about which no operator has decided, optionally of one stream only. */
-export const countFormerObjects = (db: Queries, stream?: string) =>
-  queryValue<number>(db)`
-    SELECT count(*)::int AS count FROM slotsync.records AS r
-    WHERE ${IS_FORMER} AND stream = coalesce(${stream ?? null}, stream)`;
+export const countFormerObjects = (db: Queries, stream?: string) => queryValue<number>(db)`
+  SELECT count(*)::int AS count FROM slotsync.records AS r
+  WHERE ${IS_FORMER} AND stream = coalesce(${stream ?? null}, stream)`;
 
-export const listOtherFormerStreams = (db: Queries, streams: readonly string[]) =>
-  queryColumn<string>(db)`
-    SELECT DISTINCT stream FROM slotsync.records AS r
-    WHERE ${IS_FORMER} AND NOT stream = ${anyOf(streams)} ORDER BY stream`;
+export const listOtherFormerStreams = (db: Queries, streams: readonly string[]) => queryColumn<string>(db)`
+  SELECT DISTINCT stream FROM slotsync.records AS r
+  WHERE ${IS_FORMER} AND NOT stream = ${anyOf(streams)} ORDER BY stream`;
 
 /** Returns former objects of these keys, including retired objects, with the record that keeps each object. */
 export async function listFormerObjects(db: Queries, stream: string, keys: readonly string[]) {
