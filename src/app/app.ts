@@ -154,7 +154,7 @@ export function createAppBase(settings: Settings, log: Logger, options: BaseOpti
     await tracing();
     const { createDestination } = await import('../destination/destination.js');
     const { noteRequestsPeriodically } = await import('../state/requests.js');
-    requestNotes = noteRequestsPeriodically({ counter, state: opening.openedState, log });
+    requestNotes = noteRequestsPeriodically(counter, opening.openedState, log);
     own(requestNotes, requestNotes.close);
     const deps = { limiter: await limiter(), log, meter: await meter() };
     return createDestination({ api: api(), ...deps, ...(await service()) });

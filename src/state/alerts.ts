@@ -99,6 +99,9 @@ export async function recoverAlert(
     WHERE m.alert_id = r.id AND m.event = 'opened' AND m.sent_at IS NULL`;
 }
 
+const ALERT = sql.raw(`a.id::float8 AS id, a.cause, a.condition, a.message, a.opened_at AS "openedAt",
+  a.gone_since AS "goneSince", a.recovered_at AS "recoveredAt"`);
+
 export const listOpenAlerts = (db: Queries): Promise<OpenAlert[]> =>
   listAlerts(db, sql`recovered_at IS NULL AND condition <> 'nightly_run'`);
 
@@ -111,8 +114,7 @@ export const listUnsentNightly = (db: Queries): Promise<OpenAlert[]> =>
   );
 
 const listAlerts = (db: Queries, isMeant: SQL) => query<OpenAlert>(db)`
-  SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", gone_since AS "goneSince",
-    recovered_at AS "recoveredAt", coalesce((
+  SELECT ${ALERT}, coalesce((
     SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'missing', missing,
       'error', error) ORDER BY channel)
     FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
@@ -123,9 +125,7 @@ const listAlerts = (db: Queries, isMeant: SQL) => query<OpenAlert>(db)`
  * of up to an hour, so that another process sends it if this process dies.
  */
 export async function claimMessages(db: Queries, channel: string, limit: number): Promise<DueMessage[]> {
-  const rows = await query<
-    Alert & { messageId: number; decidedAt: string; event: AlertEvent; missing: string | null }
-  >(db)`
+  const rows = await query<Alert & Omit<DueMessage, 'id' | 'alert'> & { messageId: number }>(db)`
     WITH claimed AS (
       UPDATE slotsync.alert_messages SET attempts = attempts + 1,
         next_at = now() + make_interval(mins => least(${WIDEST_GAP_MINUTES}, power(2, least(attempts, 10)))::int)
@@ -136,14 +136,13 @@ export async function claimMessages(db: Queries, channel: string, limit: number)
         ORDER BY id LIMIT ${limit} FOR UPDATE SKIP LOCKED)
       RETURNING id, alert_id, event, missing, created_at
     )
-    SELECT c.id::float8 AS "messageId", (extract(epoch FROM c.created_at) * 1e6)::bigint::text AS "decidedAt", c.event, to_json(c.missing)::text AS missing, a.id::float8 AS id, a.cause, a.condition,
-      a.message, a.opened_at AS "openedAt", a.gone_since AS "goneSince", a.recovered_at AS "recoveredAt"
+    SELECT c.id::float8 AS "messageId", (extract(epoch FROM c.created_at) * 1e6)::bigint::text AS "decidedAt", c.event, c.missing, ${ALERT}
     FROM claimed AS c JOIN slotsync.alerts AS a ON a.id = c.alert_id ORDER BY c.id`;
-  return rows.map(({ messageId, decidedAt, event, missing, ...alert }) => ({
-    id: messageId,
+  return rows.map(({ messageId: id, decidedAt, event, missing, ...alert }) => ({
+    id,
     decidedAt,
     event,
-    missing: missing === null ? null : (JSON.parse(missing) as string[]),
+    missing,
     alert,
   }));
 }

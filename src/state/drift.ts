@@ -29,13 +29,7 @@ const ALL = sql.raw(
   `stream, local_key AS "localKey", external_id AS "externalId", kind, fields, seen_at AS "seenAt"`,
 );
 
-export interface DriftCount {
-  stream: string;
-  kind: DriftKind;
-  count: number;
-}
-
-export const countDrift = (db: Queries) => query<DriftCount>(db)`
+export const countDrift = (db: Queries) => query<{ stream: string; kind: DriftKind; count: number }>(db)`
   SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
 
 export const listDrift = (db: Queries, limit: number) =>

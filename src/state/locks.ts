@@ -4,7 +4,7 @@
 import postgres from 'postgres';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { formatDuration } from '../text/format.js';
-import { query, queryValue, type Queries } from './database.js';
+import { query, queryColumn, queryValue, type Queries } from './database.js';
 
 /** Name of a lock. Its table is `lock_<name>`. */
 export type Lock = 'migrate' | 'run_start' | 'inbox' | 'polling' | 'alerts' | 'reconcile' | 'verify';
@@ -121,15 +121,10 @@ function isBusy(error: unknown): boolean {
 
 /** Describes the sessions that hold the lock. Without a lock, describes those that use any table of the state. */
 export async function describeHolders(db: Pick<Queries, 'execute'>, lock?: Lock): Promise<string> {
-  const holders = await query<{
-    pid: number;
-    name: string;
-    role: string;
-    address: string | null;
-    since: string | null;
-  }>(db)`
-    SELECT pid, application_name AS name, usename::text AS role, host(client_addr) AS address,
-      to_char(xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"') AS since
+  const holders = await queryColumn<string>(db)`
+    SELECT format('''%s'' of role %s, server process %s', application_name, usename, pid)
+      || coalesce(', from ' || host(client_addr), '')
+      || coalesce(to_char(xact_start AT TIME ZONE 'UTC', '", since "YYYY-MM-DD HH24:MI:SS "UTC"'), '')
     FROM pg_catalog.pg_stat_activity
     WHERE pid <> pg_backend_pid() AND datname = current_database() AND pid IN (
       SELECT l.pid FROM pg_catalog.pg_locks AS l
@@ -137,14 +132,5 @@ export async function describeHolders(db: Pick<Queries, 'execute'>, lock?: Lock)
       WHERE l.granted AND CASE WHEN ${lock === undefined} THEN n.nspname IN ('slotsync', 'slotsync_queue')
         ELSE n.nspname = 'slotsync' AND c.relname = ${`lock_${lock}`} AND l.mode <> 'AccessShareLock' END)
     ORDER BY xact_start NULLS LAST, pid LIMIT ${MOST_NAMED}`;
-  if (holders.length === 0) return 'another session';
-  return holders
-    .map(({ pid, name, role, address, since }) =>
-      [
-        `'${name}' of role ${role}`,
-        `server process ${pid}${address === null ? '' : `, from ${address}`}`,
-        ...(since === null ? [] : [`since ${since}`]),
-      ].join(', '),
-    )
-    .join('; ');
+  return holders.join('; ') || 'another session';
 }

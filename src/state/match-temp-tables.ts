@@ -2,7 +2,14 @@
 // state stores nothing.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { openState, query, LONG_STATEMENT_SECONDS, type Queries, type State } from './database.js';
+import {
+  openState,
+  query,
+  queryColumn,
+  LONG_STATEMENT_SECONDS,
+  type Queries,
+  type State,
+} from './database.js';
 
 /** Classes of rows and objects. Rows and objects that are equal are only counted. */
 export const MATCH_CLASSES = [
@@ -53,13 +60,6 @@ export interface JoinedLine {
   note: string | null;
 }
 
-export interface MatchCounts {
-  stream: string | null;
-  class: MatchClass;
-  rows: number;
-  objects: number;
-}
-
 /** Maximum number of pairs listed for the same values. Above it, each row and object is listed separately. */
 const MOST_PAIRS = 100;
 const LINES_AT_ONCE = 1000;
@@ -105,7 +105,7 @@ const OBJECT_CLASS = sql`CASE WHEN o.class IS NOT NULL THEN o.class
   WHEN o.external_id IS NULL THEN 'without_id' ELSE 'only_there' END`;
 
 const LINES = sql`
-  SELECT ${sql.raw("CASE WHEN g.rows = 1 AND g.objects = 1 AND NOT g.is_contested THEN 'match' ELSE 'ambiguous' END")} AS class,
+  SELECT CASE WHEN ${IS_MATCH} THEN 'match' ELSE 'ambiguous' END AS class,
     g.stream, g.value, r.key, o.number, o.external_id, r.object AS here, o.object AS there, NULL::text[] AS differs,
     CASE WHEN g.is_contested THEN 'rows of two streams match this object' END AS note
   FROM match_groups AS g JOIN match_rows AS r USING (stream, value) JOIN match_candidates AS c USING (stream, value)
@@ -163,12 +163,10 @@ function createTables(tx: Queries) {
     indexMet: () => runEach(tx, 'CREATE INDEX ON match_met (stream, key); ANALYZE match_met'),
 
     /** Returns the keys whose object was not found by its external id. */
-    async withoutMet(stream: string, keys: readonly string[]): Promise<string[]> {
-      const unmet = await query<{ key: string }>(tx)`
+    withoutMet: (stream: string, keys: readonly string[]) =>
+      queryColumn<string>(tx)`
         SELECT key FROM unnest(${arrayLiteral(keys)}::text[]) AS key
-        WHERE NOT EXISTS (SELECT FROM match_met AS m WHERE m.stream = ${stream} AND m.key = key.key COLLATE "C")`;
-      return unmet.map(({ key }) => key);
-    },
+        WHERE NOT EXISTS (SELECT FROM match_met AS m WHERE m.stream = ${stream} AND m.key = key.key COLLATE "C")`,
 
     addRows: (rows: readonly JoinedRow[]) =>
       insert(tx, 'match_rows', 'stream text, key text, value text, object text, problem text', rows),
@@ -177,8 +175,8 @@ function createTables(tx: Queries) {
     join: () => runEach(tx, GROUP),
 
     /** Counts rows and objects by class. `stream` is null for objects without an owner. */
-    async count(): Promise<MatchCounts[]> {
-      return query<MatchCounts>(tx)`
+    count: () =>
+      query<{ stream: string | null; class: MatchClass; rows: number; objects: number }>(tx)`
         SELECT stream, class, count(*) FILTER (WHERE is_row)::float8 AS rows,
           count(*) FILTER (WHERE NOT is_row)::float8 AS objects
         FROM (
@@ -186,8 +184,7 @@ function createTables(tx: Queries) {
           FROM match_rows AS r LEFT JOIN match_groups AS g ON g.stream = r.stream AND g.value = r.value
           UNION ALL
           SELECT coalesce(o.stream, g.stream), ${OBJECT_CLASS}, false FROM ${OBJECTS_IN_GROUPS}) AS classified
-        GROUP BY 1, 2`;
-    },
+        GROUP BY 1, 2`,
 
     countFields: () =>
       query<{ stream: string; field: string; objects: number }>(tx)`

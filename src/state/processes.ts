@@ -36,6 +36,12 @@ export interface Pool {
   least: { requestsPerSecond: number; process: string } | null;
 }
 
+interface Renewal {
+  configuration?: ProcessConfiguration | undefined;
+  isChanged?: boolean;
+  notedAt?: string | undefined;
+}
+
 type Noted = Pool & ({ isPutBack: true; notedAt: null } | { isPutBack: false; notedAt: string });
 
 /** SQL columns `others` and `least` of a `Pool`, which exclude the process `id`. */
@@ -67,15 +73,7 @@ export async function notePresence(
   db: Queries,
   { id, command, host, pid, requestsPerSecond = null }: OwnProcess,
   stopped: SendingStopped | null,
-  {
-    configuration,
-    isChanged = false,
-    notedAt,
-  }: {
-    configuration?: ProcessConfiguration | undefined;
-    isChanged?: boolean;
-    notedAt?: string | undefined;
-  } = {},
+  { configuration, isChanged = false, notedAt }: Renewal = {},
 ): Promise<Noted> {
   const last = notedAt ?? '-infinity';
   return queryOne<Noted>(db)`
@@ -125,12 +123,6 @@ export async function listWorking(tx: Queries, beside?: Pick<Process, 'host' | '
   return working;
 }
 
-/** Records claimed by dead processes. Other processes cannot write them before the last claim expires. */
-export interface OrphanedClaims {
-  records: number;
-  until: Date | null;
-}
-
 /** Minutes after the last sign of life of a process within which all of its claims expire. */
 const CLAIMS_END_MINUTES = 15;
 
@@ -138,7 +130,7 @@ const CLAIMS_END_MINUTES = 15;
  * Counts records claimed by dead processes. It scans all records, because an index on claims would slow down every
  * batch. The scan therefore runs only in the first minutes after a process died.
  */
-export const countOrphanedClaims = (db: Queries) => queryOne<OrphanedClaims>(db)`
+export const countOrphanedClaims = (db: Queries) => queryOne<{ records: number; until: Date | null }>(db)`
   WITH silent AS (
     SELECT id FROM slotsync.processes WHERE seen_at <= now() - make_interval(secs => ${ALIVE_SECONDS})
       AND seen_at > now() - make_interval(mins => ${CLAIMS_END_MINUTES})

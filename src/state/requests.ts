@@ -1,5 +1,5 @@
 // Stores the number of requests of all processes in each second, and the last answer of the service.
-import { sql, type SQL } from 'drizzle-orm';
+import { sql } from 'drizzle-orm';
 import { agoOf, query, queryOne, queryTogether, type Queries, type State } from './database.js';
 import { codeOf } from '../errors/errors.js';
 import { repeat } from '../process/lifecycle.js';
@@ -12,19 +12,15 @@ interface Noted {
   success: { at: Date } | undefined;
 }
 
-/**
- * Adds request counts and the last answer, unless another process has stored a later answer. The counts have times of
- * the host's clock (`now`). If that clock is wrong, they are moved to the database's time.
- */
-export async function noteRequests(db: Queries, noted: Noted, now = Date.now): Promise<void> {
-  // Writes the counts and the answer in one transaction, because after a failure the caller retries the two together.
-  await queryTogether(db, notingRequests(noted, now()));
-}
-
 /** Seconds by which a correct clock may differ from the database's, including the time until the write. */
 const CLOCKS_AGREE_SECONDS = 5;
 
-function notingRequests({ seconds, latest, success }: Noted, now: number): SQL[] {
+/**
+ * Adds request counts and the last answer, unless another process has stored a later answer. The counts have times of
+ * the host's clock (`now`). If that clock is wrong, they are moved to the database's time. Writes the counts and the
+ * answer in one transaction, because after a failure the caller retries the two together.
+ */
+export async function noteRequests(db: Queries, { seconds, latest, success }: Noted, now = Date.now()) {
   const rows = JSON.stringify(
     seconds.map(({ second, ...counts }) => ({ second: second.toISOString(), ...counts })),
   );
@@ -36,15 +32,13 @@ function notingRequests({ seconds, latest, success }: Noted, now: number): SQL[]
       jsonb_to_recordset(${rows}::text::jsonb) AS n(second timestamptz, requests int, throttled int) ORDER BY second
     ON CONFLICT (second) DO UPDATE SET requests = s.requests + excluded.requests,
       throttled = s.throttled + excluded.throttled`;
-  if (!latest) return [counted];
-  const [answered, succeeded] = [latest, success].map((answer) => answer && agoOf(answer.at, now));
-  const answers = sql`
+  const ago = (time?: { at: Date }) => sql`${time ? agoOf(time.at, now) : null}::text::interval`;
+  const answered = sql`
     UPDATE slotsync.destination SET
-      answer = CASE WHEN coalesce(answered_at <= now() - ${answered ?? null}::text::interval, true)
-        THEN ${latest.answer} ELSE answer END,
-      answered_at = greatest(answered_at, now() - ${answered ?? null}::text::interval),
-      succeeded_at = greatest(succeeded_at, now() - ${succeeded ?? null}::text::interval)`;
-  return [counted, answers];
+      answer = CASE WHEN coalesce(answered_at <= now() - ${ago(latest)}, true) THEN ${latest?.answer} ELSE answer END,
+      answered_at = greatest(answered_at, now() - ${ago(latest)}),
+      succeeded_at = greatest(succeeded_at, now() - ${ago(success)})`;
+  await queryTogether(db, latest ? [counted, answered] : [counted]);
 }
 
 export interface RequestTotals {
@@ -87,14 +81,12 @@ export const listRequestSteps = (
 
 const NOTE_EVERY_MS = 5000;
 
-interface RequestNotesDeps {
-  counter: RequestCounter;
-  /** Returns the state, or undefined while it is not open. Nothing is stored until then. */
-  state: () => State | undefined;
-  log: Logger;
-}
-
-export function noteRequestsPeriodically({ counter, state, log }: RequestNotesDeps) {
+/** Stores the counts every few seconds, once the state is open. */
+export function noteRequestsPeriodically(
+  counter: RequestCounter,
+  state: () => State | undefined,
+  log: Logger,
+) {
   const closing = new AbortController();
 
   async function note(): Promise<void> {

@@ -1,6 +1,6 @@
 // Counts recently accepted records by stream and operation. Limits use these counts for every kind of run.
 import { sql, type SQL } from 'drizzle-orm';
-import { queryOne, queryValue, type Queries } from './database.js';
+import { queryValue, type Queries } from './database.js';
 import type { LimitedOperation } from './schema.js';
 
 /** Period that limits count. Shorter than a day, so that a late run or a clock change does not merge two nights. */
@@ -22,31 +22,27 @@ interface Counted {
  * Counts records that other runs sent with an operation within 23 hours or will still send. If `isExact`, each key
  * counts once and keys of this run do not count, but all records of the stream are read.
  */
-export async function countWithinADay(
+export function countWithinADay(
   db: Queries,
   counted: Counted,
   { isExact }: { isExact: boolean },
 ): Promise<number> {
   const { stream, operation, runId } = counted;
-  const { count } = isExact
-    ? await queryOne<{ count: number }>(db)`
-      SELECT count(*)::int AS count FROM (
-        (SELECT local_key FROM slotsync.records
-          WHERE stream = ${stream} AND counted_as = ${operation} AND synced_at > now() - ${DAY}
-        UNION SELECT key COLLATE "C" FROM unnest(ARRAY(
-          SELECT k FROM ${unsentBatchesKeys(counted)})) AS key)
-        EXCEPT SELECT key COLLATE "C" FROM slotsync.batches AS own CROSS JOIN unnest(own.keys) AS key
-          WHERE own.run_id = ${runId}::bigint AND own.stream = ${stream} AND own.operation = ${operation}
-      ) AS keys`
-    : await queryOne<{ count: number }>(db)`
+  if (!isExact)
+    return queryValue<number>(db)`
       SELECT (coalesce((SELECT sum(records) FROM slotsync.sent
           WHERE stream = ${stream} AND operation = ${operation} AND hour > now() - ${DAY}), 0)
-        + coalesce((SELECT sum(cardinality(b.keys)) FROM ${unsentBatches(counted)}), 0))::int AS count`;
-  return count;
+        + coalesce((SELECT sum(cardinality(b.keys)) FROM ${unsentBatches(counted)}), 0))::int`;
+  return queryValue<number>(db)`
+    SELECT count(*)::int FROM (
+      (SELECT local_key FROM slotsync.records
+        WHERE stream = ${stream} AND counted_as = ${operation} AND synced_at > now() - ${DAY}
+      UNION SELECT key COLLATE "C" FROM unnest(ARRAY(
+        SELECT k FROM (SELECT unnest(b.keys) AS k FROM ${unsentBatches(counted)}) AS unsent)) AS key)
+      EXCEPT SELECT key COLLATE "C" FROM slotsync.batches AS own CROSS JOIN unnest(own.keys) AS key
+        WHERE own.run_id = ${runId}::bigint AND own.stream = ${stream} AND own.operation = ${operation}
+    ) AS keys`;
 }
-
-const unsentBatchesKeys = (counted: Counted) =>
-  sql`(SELECT unnest(b.keys) AS k FROM ${unsentBatches(counted)}) AS unsent`;
 
 /** Counts creates of a stream that plans sent within 23 hours without looking up existing objects. */
 export const countUnaskedWithinADay = (db: Queries, stream: string) => queryValue<number>(db)`

@@ -13,11 +13,8 @@ export const readStateRole = ({ db }: Pick<State, 'db'>) => queryOne<StateRole>(
   SELECT current_user::text AS role, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
     current_setting('port') AS port`;
 
-/** Reason why no role can write to the state. */
-export type WhyReadOnly = 'standby' | 'setting';
-
 /** Returns why the state is read-only, or null. Ignores a setting of a single role, because other roles can write. */
-export const readWhyReadOnly = (db: Queries) => queryValue<WhyReadOnly | null>(db)`
+export const readWhyReadOnly = (db: Queries) => queryValue<'standby' | 'setting' | null>(db)`
   SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' WHEN EXISTS (
     SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'
       AND source IN ('configuration file', 'command line', 'database')) THEN 'setting' END AS why`;

@@ -2,7 +2,7 @@
 // Decisions about sending use these tables, not past runs.
 import { sql, type SQL, eq } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { anyOf, query, queryColumn, type Queries, type RowOf } from './database.js';
+import { anyOf, query, queryColumn, queryOne, queryValue, type Queries, type RowOf } from './database.js';
 import { exceptedKeys } from './exceptions.js';
 import { isFrozen, reasonFrozen } from './freezes.js';
 import { toStorableJson } from './records/outcome-types.js';
@@ -46,7 +46,7 @@ export interface StreamStanding {
 }
 
 export async function readStanding(db: Queries, stream: string): Promise<StreamStanding> {
-  const [standing] = await query<StreamStanding>(db)`
+  return queryOne<StreamStanding>(db)`
     SELECT now()::text AS at, ${reasonFrozen(sql`n.name`)} AS frozen,
       (SELECT jsonb_build_object('at', d.restored_at::text, 'why', d.restored_why) FROM slotsync.databases AS d
         WHERE d.name = 'mirror' AND d.restored_at IS NOT NULL AND coalesce(s.mirror_passed_at < d.restored_at, true)
@@ -59,8 +59,6 @@ export async function readStanding(db: Queries, stream: string): Promise<StreamS
         'message', s.refused_message, 'allowed', s.refusals_allowed) END AS refusals,
       s.problem IS NOT NULL AS "hasProblem", ${exceptedKeys(sql`n.name`)} AS excepted
     FROM (SELECT ${stream}::text AS name) AS n LEFT JOIN slotsync.streams AS s ON s.stream = n.name`;
-  if (!standing) throw new Error('a statement of the state answered no row');
-  return standing;
 }
 
 export const listStreams = (db: Queries) => query<StreamFacts>(db)`
@@ -196,10 +194,9 @@ export async function noteEndedWhole(
 
 /** Returns the earliest time at which one of these streams was last synced whole. Null if one never was. */
 export async function readWholeSuccess(db: Queries, names: readonly string[]): Promise<Date | null> {
-  const [row] = await query<{ at: Date | null }>(db)`
+  return queryValue<Date | null>(db)`
     SELECT CASE WHEN count(s.synced_at) = count(*) THEN min(s.synced_at) END AS at
     FROM unnest(${arrayLiteral(names)}::text[]) AS name LEFT JOIN slotsync.streams AS s ON s.stream = name`;
-  return row?.at ?? null;
 }
 
 export interface Refusals {
@@ -224,14 +221,12 @@ export async function noteRefusals(
   stream: string,
   answer: { answered: number; refused: number; code: string; message: string },
 ): Promise<Refusals> {
-  const [counted] = await query<Refusals>(db)`
+  return queryOne<Refusals>(db)`
     INSERT INTO slotsync.streams AS s (stream, answered, refused, refused_code, refused_message)
     VALUES (${stream}, ${answer.answered}::int, ${answer.refused}::int, ${answer.code}, ${answer.message})
     ON CONFLICT (stream) DO UPDATE SET answered = s.answered + excluded.answered, refused = s.refused + excluded.refused,
       refused_code = excluded.refused_code, refused_message = excluded.refused_message
     RETURNING answered, refused, refused_code AS code, refused_message AS message, refusals_allowed AS allowed`;
-  if (!counted) throw new Error('a statement of the state answered no row');
-  return counted;
 }
 
 export type NotedLoad = typeof freshness.$inferSelect;

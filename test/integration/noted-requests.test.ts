@@ -96,11 +96,7 @@ describe('noted requests by the second', () => {
     const ahead = 3600 * SECOND;
     const at = new Date(second(20).getTime() + ahead);
     const fast = { answer: '200', at };
-    await noteRequests(
-      world.state.db,
-      { seconds: [], latest: fast, success: fast },
-      () => Date.now() + ahead,
-    );
+    await noteRequests(world.state.db, { seconds: [], latest: fast, success: fast }, Date.now() + ahead);
     expect(await secondsAgo()).toEqual({ answer: '200', answered: 20, succeeded: 20 });
     await note('503', 0);
     expect(await secondsAgo()).toEqual({ answer: '503', answered: 0, succeeded: 20 });

@@ -1,6 +1,6 @@
 // Queries of the table `reservations` and of the history of verdicts.
 import { sql } from 'drizzle-orm';
-import { query, queryFirst, queryOne, queryValue, type Queries, type RowOf } from '../database.js';
+import { query, queryFirst, queryValue, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
 export type ReservationRow = RowOf<typeof reservations>;
@@ -21,24 +21,18 @@ export const KNOWN = sql.raw('key, external_id AS "externalId", destination_id A
 const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
 
-export interface VerdictCounts {
-  verdicts: Partial<Record<Verdict, number>>;
-  /** Number of bookings with a problem in the mirror. */
-  problems: number;
-  events: number;
-}
-
-export async function countVerdicts(db: Queries, runId: number): Promise<VerdictCounts> {
-  const rows = await query<{ verdict: Verdict; count: number; problems: number }>(db)`
+/** Counts the bookings and events of a run. `problems` is the number of bookings with a problem in the mirror. */
+export async function countVerdicts(db: Queries, runId: number) {
+  const rows = await query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations WHERE run_id = ${runId}::bigint GROUP BY verdict`;
-  const { events } = await queryOne<{ events: number }>(db)`
-    SELECT count(*)::int AS events FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
-  return {
-    verdicts: Object.fromEntries(rows.map(({ verdict, count }) => [verdict, count])),
-    problems: rows.reduce((sum, { problems }) => sum + problems, 0),
-    events,
-  };
+  const verdicts: Partial<Record<Verdict, number>> = Object.fromEntries(
+    rows.map(({ verdict, count }) => [verdict, count]),
+  );
+  const problems = rows.reduce((sum, row) => sum + row.problems, 0);
+  const events = await queryValue<number>(db)`
+    SELECT count(*)::int FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
+  return { verdicts, problems, events };
 }
 
 /** Bookings with one verdict: `count` is their number, `problems` how many have a problem in the mirror. */
@@ -70,7 +64,7 @@ export async function listDiscrepantWeek(
   db: Queries,
   { day, timeZone, limit }: { day: string | undefined; timeZone: string; limit: number },
 ) {
-  const { monday } = await queryOne<{ monday: string }>(db)`
+  const monday = await queryValue<string>(db)`
     SELECT date_trunc('week', coalesce(${day ?? null}::text::date::timestamp,
       min(begins) FILTER (WHERE begins > now() AT TIME ZONE ${timeZone}), max(begins), now() AT TIME ZONE ${timeZone}))::date::text AS monday
     FROM (SELECT coalesce(begin_here, begin_there) AT TIME ZONE ${timeZone} AS begins FROM slotsync.discrepancies) AS d`;

@@ -1,6 +1,6 @@
 // Keys that gates hold back. A held key is in no batch. A later plan reads the row of the key from the mirror again.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, queryCount, type Queries } from '../database.js';
+import { anyOf, query, queryCount, queryValue, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { GatedOperation, GateFacts, GateReason, HeldSample, LimitedOperation } from '../schema.js';
 
@@ -172,10 +172,9 @@ export async function digestPlanned(
   db: Queries,
   { runId, stream, operation }: { runId: number; stream: string; operation: LimitedOperation },
 ): Promise<string> {
-  const [row] = await query<{ digest: string }>(db)`
+  return queryValue<string>(db)`
     SELECT ${digestOf(sql`key`)} AS digest FROM (
       SELECT DISTINCT key FROM slotsync.batches AS b, unnest(b.keys) AS key
       WHERE b.run_id = ${runId}::bigint AND b.stream = ${stream} AND b.operation = ${operation} AND b.state = 'planned'
     ) AS planned`;
-  return row?.digest ?? '';
 }

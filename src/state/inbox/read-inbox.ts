@@ -1,6 +1,6 @@
 // Queries of the inbox and its triggers, for people and metrics.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, queryOne, queryValue, type Queries } from '../database.js';
+import { anyOf, query, queryColumn, queryOne, queryValue, type Queries } from '../database.js';
 import { isFrozen, lastFrozen } from '../freezes.js';
 import { FUNCTION_COMMENT, functionName } from '../../streams/trigger-functions.js';
 
@@ -14,23 +14,14 @@ export interface InboxCounts {
   oldestSeconds: number;
 }
 
-export interface InboxOfStream extends InboxCounts {
-  stream: string;
-}
-
-/** Keys in the inbox by stream. Unknown streams with few rows are summed in `others`. */
-export interface Inbox {
-  streams: InboxOfStream[];
-  others: (InboxCounts & { streams: number }) | null;
-}
-
 /** SQL for the rows `c` of a stream: time of the oldest row, or of the end of the last freeze if that is later. */
 const OLDEST = sql`greatest(min(c.requested_at), ${lastFrozen(sql`c.stream`)})`;
 
 /** Maximum number of unknown streams that are listed by name. Other programs may add any name. */
 const MOST_UNKNOWN = 10;
 
-export async function readInbox(db: Queries, known: readonly string[]): Promise<Inbox> {
+/** Counts the keys in the inbox by stream. Unknown streams with few rows are summed in `others`. */
+export async function readInbox(db: Queries, known: readonly string[]) {
   const rows = await query<InboxCounts & { stream: string | null; streams: number }>(db)`
     WITH by_stream AS (
       SELECT stream, stream = ${anyOf(known)} AS is_known, count(*) AS changes, ${OLDEST} AS oldest,
@@ -45,8 +36,8 @@ export async function readInbox(db: Queries, known: readonly string[]): Promise<
     SELECT name AS stream, count(*)::int AS streams, sum(waiting)::int AS waiting, sum(later)::int AS later,
       sum(in_flight)::int AS "inFlight", greatest(0, extract(epoch FROM now() - min(oldest)))::float8 AS "oldestSeconds"
     FROM named GROUP BY name`;
-  const streams: InboxOfStream[] = [];
-  let others: Inbox['others'] = null;
+  const streams: (InboxCounts & { stream: string })[] = [];
+  let others: (InboxCounts & { streams: number }) | null = null;
   for (const { stream, streams: count, ...counts } of rows) {
     if (stream === null) others = { streams: count, ...counts };
     else streams.push({ stream, ...counts });
@@ -75,12 +66,12 @@ export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestS
  * which are in the same database as the state.
  */
 export async function listLostTriggers(db: Queries, streams: readonly string[]): Promise<string[]> {
-  const rows = await query<{ name: string }>(db)`
-    SELECT p.proname::text AS name FROM pg_catalog.pg_proc AS p
+  const names = await queryColumn<string>(db)`
+    SELECT p.proname::text FROM pg_catalog.pg_proc AS p
     WHERE p.proname = ${anyOf(streams.map(functionName))} AND p.prorettype = 'trigger'::regtype AND 3 > (
       SELECT count(*) FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
       WHERE t.tgfoid = p.oid AND t.tgenabled IN ('O', 'A') AND c.relnamespace = p.pronamespace
         AND pg_catalog.obj_description(p.oid, 'pg_proc') = ${FUNCTION_COMMENT} || c.relname)`;
-  const lost = new Set(rows.map(({ name }) => name));
+  const lost = new Set(names);
   return streams.filter((stream) => lost.has(functionName(stream)));
 }

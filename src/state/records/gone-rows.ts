@@ -2,7 +2,7 @@
 // records of deleted rows that have no object to retire.
 import { sql } from 'drizzle-orm';
 import type { Stream } from '../../streams/stream.js';
-import { anyOf, query, type Queries } from '../database.js';
+import { anyOf, query, queryColumn, type Queries } from '../database.js';
 import { FIELDS_IN_DOUBT, MAY_BE_AT_SERVICE, MAY_BE_REPLACED, PLANNED_AT } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
@@ -44,10 +44,10 @@ export async function readLongGone(db: Queries, { name, graceDays }: Stream, key
   const isCounted = typeof graceDays === 'number';
   const days = isCounted ? graceDays : graceDays.days;
   const since = isCounted ? sql`gone_since` : sql`coalesce(ends_at, gone_since, now())`;
-  const rows = await query<{ localKey: string }>(db)`
-    SELECT local_key AS "localKey" FROM slotsync.records WHERE stream = ${name} AND local_key = ${anyOf(keys)}
+  const longGone = await queryColumn<string>(db)`
+    SELECT local_key FROM slotsync.records WHERE stream = ${name} AND local_key = ${anyOf(keys)}
       AND ${since} <= now() - make_interval(secs => ${days * 24 * 60 * 60})`;
-  return new Set(rows.map(({ localKey }) => localKey));
+  return new Set(longGone);
 }
 
 /** Deletes records whose objects the service cannot hold. Records claimed by a batch are kept. */

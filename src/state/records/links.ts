@@ -27,18 +27,28 @@ export interface Link extends RecordKey {
   linkedAt: Date;
 }
 
-export async function readLinks(db: Queries, stream: string, keys: readonly string[]) {
-  if (keys.length === 0) return new Map<string, Link>();
-  const links = await selectLinks(db, sql`stream = ${stream} AND local_key = ${anyOf(keys)}`);
-  return new Map(links.map((link) => [link.localKey, link]));
-}
+const LINK = sql`stream, local_key AS "localKey", external_id AS "externalId", destination_id AS "destinationId",
+  assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"`;
+
+const selectLinks = (db: Queries, condition: SQL) =>
+  query<Link>(db)`SELECT ${LINK} FROM slotsync.links WHERE ${condition}`;
+
+const indexBy = (name: 'localKey' | 'externalId' | 'destinationId', links: readonly Link[]) =>
+  new Map(links.map((link) => [link[name] ?? '', link]));
+
+export const readLinks = async (db: Queries, stream: string, keys: readonly string[]) =>
+  indexBy('localKey', keys.length > 0 ? await selectLinks(db, isOfKeys(stream, keys)) : []);
 
 /** Returns the links to objects with these external ids, by external id. A link has priority over the template. */
-export async function readLinksTo(db: Queries, externalIds: readonly string[]) {
-  if (externalIds.length === 0) return new Map<string, Link>();
-  const links = await selectLinks(db, sql`external_id = ${anyOf(externalIds)}`);
-  return new Map(links.map((link) => [link.externalId, link]));
-}
+export const readLinksTo = async (db: Queries, ids: readonly string[]) =>
+  indexBy('externalId', ids.length > 0 ? await selectLinks(db, sql`external_id = ${anyOf(ids)}`) : []);
+
+/** Returns the links to objects with these service ids, by service id. */
+export const readLinksToNumbers = async (db: Queries, numbers: readonly string[]) =>
+  indexBy(
+    'destinationId',
+    numbers.length > 0 ? await selectLinks(db, sql`destination_id = ${anyOf(numbers)}`) : [],
+  );
 
 /** Returns the links of these keys and the links to objects with these external ids, with a single query. */
 export async function readLinksOfAndTo(
@@ -49,44 +59,31 @@ export async function readLinksOfAndTo(
 ) {
   const links = await selectLinks(
     db,
-    sql`(stream = ${stream} AND local_key = ${anyOf(keys)}) OR external_id = ${anyOf(externalIds)}`,
+    sql`(${isOfKeys(stream, keys)}) OR external_id = ${anyOf(externalIds)}`,
   );
-  return {
-    ofKeys: new Map(
-      links.flatMap((link) => (link.stream === stream ? [[link.localKey, link] as const] : [])),
-    ),
-    to: new Map(links.map((link) => [link.externalId, link])),
-  };
+  const ofStream = links.filter((link) => link.stream === stream);
+  return { ofKeys: indexBy('localKey', ofStream), to: indexBy('externalId', links) };
 }
 
-/** Returns the links to objects with these service ids, by service id. */
-export async function readLinksToNumbers(db: Queries, numbers: readonly string[]) {
-  if (numbers.length === 0) return new Map<string, Link>();
-  const links = await selectLinks(db, sql`destination_id = ${anyOf(numbers)}`);
-  return new Map(links.map((link) => [link.destinationId ?? '', link]));
-}
+const isOfKeys = (stream: string, keys: readonly string[]) =>
+  sql`stream = ${stream} AND local_key = ${anyOf(keys)}`;
 
-const LINK = sql`stream, local_key AS "localKey", external_id AS "externalId", destination_id AS "destinationId",
-  assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"`;
-
-const selectLinks = (db: Queries, condition: SQL) =>
-  query<Link>(db)`SELECT ${LINK} FROM slotsync.links WHERE ${condition}`;
+/** SQL for a list of links as rows `l`. */
+const linkSet = (links: readonly NewLink[]) => sql`
+  jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text,
+    "destinationId" text, "assignsId" boolean, "linkedBy" text, fields text[])`;
 
 /**
  * Inserts links and returns the inserted ones. Skips a key or an object that is linked already. The caller must check
  * afterwards that no other record owns the object, and otherwise undo the link, because writers store the external id
  * before they look for links.
  */
-export async function insertLinks(
-  db: Queries,
-  links: readonly Omit<Link, 'linkedAt'>[],
-): Promise<RecordKey[]> {
+export async function insertLinks(db: Queries, links: readonly NewLink[]): Promise<RecordKey[]> {
   if (links.length === 0) return [];
   return query<RecordKey>(db)`
     INSERT INTO slotsync.links (stream, local_key, external_id, destination_id, assigns_id, linked_by, fields)
     SELECT stream, "localKey", "externalId", "destinationId", "assignsId", "linkedBy", fields
-    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text,
-      "destinationId" text, "assignsId" boolean, "linkedBy" text, fields text[])
+    FROM ${linkSet(links)}
     ON CONFLICT DO NOTHING RETURNING stream, local_key AS "localKey"`;
 }
 
@@ -177,8 +174,7 @@ async function findObstacles(db: Queries, links: readonly NewLink[], token: stri
   if (links.length === 0) return new Map<string, string>();
   const rows = await query<RecordKey & { owner: RecordKey; externalId: string; isOwn: boolean }>(db)`
     WITH wanted AS MATERIALIZED (
-      SELECT * FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb)
-        AS l(stream text, "localKey" text, "externalId" text, "assignsId" boolean)
+      SELECT * FROM ${linkSet(links)}
     ), own AS (
       SELECT w.stream, w."localKey", r.stream AS owner, r.local_key AS key, r.external_id, true AS is_own
       FROM wanted AS w CROSS JOIN LATERAL (
@@ -234,7 +230,7 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
     SELECT r.stream, r.local_key AS "localKey", l."externalId",
       CASE WHEN o.local_key IS NOT NULL THEN jsonb_build_object('stream', o.stream, 'localKey', o.local_key) END AS owner
     FROM slotsync.records AS r
-    JOIN jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+    JOIN ${linkSet(links)}
       ON r.stream = l.stream AND r.local_key = l."localKey"
     LEFT JOIN slotsync.records AS o ON o.external_id = l."externalId"
     WHERE r.object_hash IS NULL AND r.external_id IS DISTINCT FROM l."externalId"
@@ -249,7 +245,7 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
   // Lets the next run send records that were given up because they had no link.
   await query(tx)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL
-    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+    FROM ${linkSet(links)}
     WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.status = 'dead' AND r.external_id = l."externalId"
       AND (r.object_hash IS NULL OR r.error_code = ${EXTERNAL_ID_CHANGED}) AND r.claimed_by IS NULL`;
 }
@@ -282,7 +278,7 @@ export async function undoLinks(db: State['db'], links: readonly NewLink[]): Pro
 async function takeBack(tx: Queries, links: readonly NewLink[], isUnsent: SQL): Promise<void> {
   await query(tx)`
     UPDATE slotsync.records AS r SET external_id = NULL
-    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+    FROM ${linkSet(links)}
     WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.external_id = l."externalId" AND ${isUnsent}`;
   await wakeSharers(
     tx,

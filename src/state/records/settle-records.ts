@@ -161,25 +161,9 @@ function seenInSync(outcomes: readonly Outcome[]) {
 }
 
 function toRow(outcome: Outcome, history: HistoryRule = {}) {
-  if (outcome.outcome === 'synced' || outcome.outcome === 'unchanged') {
-    const { operation, retired, externalId, destinationId, sourceHash, objectHash, acceptedFields, endsAt } =
-      outcome;
-    return {
-      outcome: outcome.outcome,
-      operation,
-      retired,
-      externalId,
-      destinationId,
-      sourceHash,
-      objectHash,
-      acceptedFields: acceptedFields ?? undefined,
-      endsAt,
-      ...rowOfWrite(outcome, history),
-    };
-  }
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  const unread = { changedId: undefined, written: undefined };
+  const unread = { localKey: undefined, assigned: undefined, changedId: undefined, written: undefined };
   return { ...outcome, ...unread, message, waitsFor, ...rowOfWrite(outcome, history) };
 }
 

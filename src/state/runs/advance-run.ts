@@ -1,6 +1,6 @@
 // Life of a run: planning → running → succeeded, partial or failed, or held if gates hold records. A run advances when
 // the last batch of a level has ended. If a process dies in between, the next sweep advances the run.
-import { query, type Queries } from '../database.js';
+import { query, queryColumn, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
 import { hasQueuedBatches, markNextLevelQueued, type QueuedBatch } from './batches.js';
@@ -80,8 +80,8 @@ async function takeStep(tx: Queries, id: number): Promise<QueuedBatch[]> {
 export async function setPaused(db: Queries, paused: boolean, id?: number): Promise<number[]> {
   const isMeant =
     id === undefined ? sql`kind <> 'incremental' AND NOT ${ONLY_READS}` : sql`id = ${id}::bigint`;
-  const rows = await query<{ id: number }>(db)`
+  const ids = await queryColumn<number>(db)`
     UPDATE slotsync.runs SET paused_at = CASE WHEN ${paused} THEN now() END
     WHERE finished_at IS NULL AND (paused_at IS NULL) = ${paused} AND ${isMeant} RETURNING id::float8 AS id`;
-  return rows.map((run) => run.id).sort((a, b) => a - b);
+  return ids.sort((a, b) => a - b);
 }

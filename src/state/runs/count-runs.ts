@@ -70,14 +70,9 @@ export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSu
     .toSorted((a, b) => (a.stream < b.stream ? -1 : 1));
 }
 
-/** Number of runs of one kind that ended with a status. An unfinished run counts with its current status. */
-export interface RunCount {
-  kind: RunKind;
-  status: RunStatus;
-  runs: number;
-}
-
-export const countRuns = (db: Queries, period: RunsOf) => query<RunCount>(db)`
+/** Counts runs by kind and status. An unfinished run counts with its current status. */
+export const countRuns = (db: Queries, period: RunsOf) =>
+  query<{ kind: RunKind; status: RunStatus; runs: number }>(db)`
   SELECT kind, status, count(*)::int AS runs FROM slotsync.runs AS r WHERE ${isOf(period)}
   GROUP BY kind, status ORDER BY kind, status`;
 
@@ -90,14 +85,8 @@ export const listRunIds = (db: Queries, period: RunsOf, limit: number) => queryC
 /** Number of latest runs in which the query searches: a week with one run a minute. */
 const RUNS_LOOKED_AT = 10_000;
 
-/** Backlog of a lane: number of runs to plan and of queued batches, and age of the oldest in seconds. */
-export interface Backlog {
-  lane: string;
-  jobs: number;
-  oldestSeconds: number;
-}
-
-export const readBacklog = (db: Queries): Promise<Backlog[]> => query<Backlog>(db)`
+/** Backlog of each lane: number of runs to plan and of queued batches, and age of the oldest in seconds. */
+export const readBacklog = (db: Queries) => query<{ lane: string; jobs: number; oldestSeconds: number }>(db)`
   SELECT lane, count(*)::int AS jobs,
     greatest(0, extract(epoch FROM now() - min(since)))::float8 AS "oldestSeconds"
   FROM (
@@ -109,14 +98,9 @@ export const readBacklog = (db: Queries): Promise<Backlog[]> => query<Backlog>(d
   ) AS jobs
   GROUP BY lane`;
 
-/** Duration of the latest finished run of a kind and status, from its request to its end. */
-export interface RunDuration {
-  kind: RunKind;
-  status: RunStatus;
-  seconds: number;
-}
-
-export const listDurations = (db: Queries): Promise<RunDuration[]> => query<RunDuration>(db)`
+/** Duration of the latest finished run of each kind and status, from its request to its end. */
+export const listDurations = (db: Queries) =>
+  query<{ kind: RunKind; status: RunStatus; seconds: number }>(db)`
   SELECT DISTINCT ON (kind, status) kind, status,
     greatest(0, extract(epoch FROM finished_at - requested_at))::float8 AS seconds
   FROM slotsync.runs

@@ -146,22 +146,15 @@ export async function finishRun(
   ]);
 }
 
+interface RunEnd {
+  ends: RunEnds;
+  counts: Record<string, OutcomeCounts>;
+  as: EarlyEnd | undefined;
+  missing: Failed | undefined;
+}
+
 /** Stores what the end of the run means for its streams: problems, due syncs and successes. */
-async function noteStreams(
-  tx: Queries,
-  runId: number,
-  {
-    ends,
-    counts,
-    as,
-    missing,
-  }: {
-    ends: RunEnds;
-    counts: Record<string, OutcomeCounts>;
-    as: EarlyEnd | undefined;
-    missing: Failed | undefined;
-  },
-): Promise<void> {
+async function noteStreams(tx: Queries, runId: number, { ends, counts, as, missing }: RunEnd): Promise<void> {
   const { kind, streams, plan, holds } = ends.run;
   const whole = isWhole(ends.run);
   const problem = { runId, runKind: kind, isWhole: whole, failed: 0, dead: 0 };

@@ -4,14 +4,10 @@ import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, WAS_SENT } from '../record-state.js';
 import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failures.js';
 
-export interface RecordCount {
-  stream: string;
-  status: RecordStatus;
-  count: number;
-}
-
 /** Counts records by stream and status, without former objects. */
-export const countRecords = (db: Queries) => query<RecordCount>(db)`
+export const countRecords = (db: Queries) => query<{ stream: string; status: RecordStatus; count: number }>(
+  db,
+)`
   SELECT stream, status, count(*)::int AS count FROM slotsync.records AS r WHERE NOT ${IS_FORMER}
   GROUP BY stream, status ORDER BY stream, status`;
 
