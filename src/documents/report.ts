@@ -96,7 +96,6 @@ function changed({ streams, runCounts }: ReportFacts): Section {
         (name) => [`to ${name === 'retire' ? 'deactivate' : name}`, (row: Row) => row.planned[name]] as const,
       ),
       ...ACCEPTED.map(([name, heading]) => [heading, (row: Row) => row.accepted[name]] as const),
-      ['synced, operation not known', (row) => row.unclassified],
       ...OUTCOMES.map((name) => [statusInWords(name), (row: Row) => row.outcomes[name]] as const),
     ]),
   };

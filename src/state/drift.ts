@@ -12,7 +12,7 @@ import {
   type RowOf,
 } from './database.js';
 import { type RecordKey, toStorableJson } from './records/outcome-types.js';
-import type { drift, DriftKind, DriftSummary, DriftFields, verifications } from './schema.js';
+import { verifications, type drift, type DriftFields, type DriftKind, type DriftSummary } from './schema.js';
 
 export type DriftRow = RowOf<typeof drift>;
 
@@ -259,7 +259,7 @@ function deletingDrift(runId: number, condition: SQL, isWritten = sql`false`): S
     SELECT stream, local_key, external_id, kind, CASE WHEN ${isWritten} THEN fields END, ${runId}::bigint FROM mended`;
 }
 
-export type Verification = RowOf<typeof verifications>;
+export type Verification = typeof verifications.$inferSelect;
 
 /** Stores a whole verify of a stream. Its result is valid for the time when the run began. */
 export async function noteVerified(
@@ -273,6 +273,5 @@ export async function noteVerified(
       run_id = excluded.run_id`;
 }
 
-export const listVerifications = (db: Queries) => query<Verification>(db)`
-  SELECT stream, verified_at AS "verifiedAt", objects::float8 AS objects, run_id::float8 AS "runId"
-  FROM slotsync.verifications ORDER BY stream`;
+export const listVerifications = (db: Queries): Promise<Verification[]> =>
+  db.select().from(verifications).orderBy(verifications.stream);

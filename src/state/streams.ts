@@ -2,7 +2,7 @@
 // Decisions about sending use these tables, not past runs.
 import { sql, type SQL, eq } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
-import { anyOf, query, queryColumn, queryOne, queryValue, type Queries, type RowOf } from './database.js';
+import { anyOf, query, queryColumn, queryOne, queryValue, type Queries } from './database.js';
 import { exceptedKeys } from './exceptions.js';
 import { isFrozen, reasonFrozen } from './freezes.js';
 import { toStorableJson } from './records/outcome-types.js';
@@ -11,12 +11,12 @@ import {
   type GatedOperation,
   type GateReason,
   type GateFacts,
-  type streams,
+  streams,
   type StreamProblem,
   freshness,
 } from './schema.js';
 
-export type StreamFacts = RowOf<typeof streams>;
+export type StreamFacts = typeof streams.$inferSelect;
 
 export interface PlanGate {
   operation: GatedOperation;
@@ -61,13 +61,8 @@ export async function readStanding(db: Queries, stream: string): Promise<StreamS
     FROM (SELECT ${stream}::text AS name) AS n LEFT JOIN slotsync.streams AS s ON s.stream = n.name`;
 }
 
-export const listStreams = (db: Queries) => query<StreamFacts>(db)`
-  SELECT stream, fingerprint, planned_at AS "plannedAt", synced_at AS "syncedAt", due_since AS "dueSince",
-    due_reason AS "dueReason", attempted_at AS "attemptedAt", problem, cursor, cursor_key AS "cursorKey",
-    cursor_column AS "cursorColumn", cursor_type AS "cursorType", cursor_moved_at AS "cursorMovedAt",
-    mirror_passed_at AS "mirrorPassedAt", answered, refused, refused_code AS "refusedCode",
-    refused_message AS "refusedMessage", refusals_allowed AS "refusalsAllowed"
-  FROM slotsync.streams ORDER BY stream`;
+export const listStreams = (db: Queries): Promise<StreamFacts[]> =>
+  db.select().from(streams).orderBy(streams.stream);
 
 /** Makes streams due for a whole sync. A stream that is already due keeps its reason, unless `replaces` is set. */
 export async function markDue(

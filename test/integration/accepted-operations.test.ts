@@ -28,7 +28,6 @@ describe('the accepted operations of a run', () => {
       planned: { create: 10 },
       accepted: { create: 7, update: 0, retire: 0 },
       outcomes: { synced: 7, dead: 3 },
-      unclassified: 0,
     });
     const facts = await readReport(world.state.db, { run }, { requestsPerSecond: 20 });
     const changed = reportDocument(facts).sections.find(({ title }) => title === 'What changed');
@@ -55,11 +54,5 @@ describe('the accepted operations of a run', () => {
       accepted: { create: 0, update: 0, retire: 0 },
       outcomes: { synced: 0 },
     });
-  });
-
-  it('count the synced records of a run without operations as unclassified', async () => {
-    const { run } = await world.sync();
-    await world.sql`UPDATE slotsync.runs SET accepted = NULL`;
-    expect(await sums(run.id)).toMatchObject({ accepted: { create: 0 }, unclassified: 7 });
   });
 });

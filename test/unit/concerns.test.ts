@@ -310,7 +310,6 @@ it('the report says that numbers which several runs have counted are sums', () =
     stream: 'rooms',
     planned: { create: 0, update: 0, retire: 0, repair: 0 },
     accepted: { create: 0, update: 0, retire: 0 },
-    unclassified: 0,
     outcomes: { synced: 0, unchanged: 0, deferred: 145, failed: 0, dead: 0 },
   };
   const said = (runs: number) =>

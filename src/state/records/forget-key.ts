@@ -119,6 +119,14 @@ export async function forgetBooking(db: Queries, localKey: string): Promise<Forg
 
 type Statement = readonly [table: string, statement: SQL];
 
+/** Tags of statements: update(table)`column = value WHERE condition`, and remove(table)`condition`. */
+const tagOf =
+  (build: (table: SQL, rest: SQL) => SQL) =>
+  (table: string) =>
+  (...rest: Parameters<typeof sql>): Statement => [table, build(sql.raw(`slotsync.${table}`), sql(...rest))];
+const update = tagOf((table, rest) => sql`UPDATE ${table} SET ${rest}`);
+const remove = tagOf((table, condition) => sql`DELETE FROM ${table} WHERE ${condition}`);
+
 function statementsOfKey(
   key: RecordKey,
   keys: readonly string[],
@@ -135,63 +143,36 @@ function statementsOfKey(
   /** SQL: `sample` is about the deleted key or names it. `of` is an SQL expression for the stream of the sample. */
   const isSampleOf = (of: SQL) =>
     sql`(${of} = ${stream} AND sample->>'key' = ${localKey} OR ${isQuotedIn(sql`sample::text`)})`;
-  const clearFields = (table: string): Statement => [
-    table,
-    sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET fields = NULL WHERE ${isQuotedIn(sql`fields::text`)}`,
-  ];
-  const deleteOfKey = (table: string): Statement => [
-    table,
-    sql`DELETE FROM ${sql.raw(`slotsync.${table}`)} WHERE stream = ${stream} AND local_key = ANY (${these})`,
-  ];
+  const clearFields = (table: string) => update(table)`fields = NULL WHERE ${isQuotedIn(sql`fields::text`)}`;
+  const deleteOfKey = (table: string) => remove(table)`stream = ${stream} AND local_key = ANY (${these})`;
   return [
     ...['records', 'links', 'changes', 'drift', 'drift_events', 'held', 'exceptions'].map(deleteOfKey),
     ...['drift', 'drift_events'].map(clearFields),
-    ['history', sql`DELETE FROM slotsync.history WHERE local_key = ANY (${these}) AND ${isKindOf(stream)}`],
-    [
-      'history',
-      sql`UPDATE slotsync.history SET field_values = NULL
+    remove('history')`local_key = ANY (${these}) AND ${isKindOf(stream)}`,
+    update('history')`field_values = NULL
         WHERE field_values IS NOT NULL AND ${isQuotedIn(sql`field_values::text`)}`,
-    ],
-    ['object_claims', sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)}`],
-    [
-      'records',
-      sql`UPDATE slotsync.records SET waits_for = NULL, error_message = ${CLEARED}
+    remove('object_claims')`external_id = ${anyOf(externalIds)}`,
+    update('records')`waits_for = NULL, error_message = ${CLEARED}
         WHERE waits_for = ${recordName(key)}`,
-    ],
-    [
-      'records',
-      sql`UPDATE slotsync.records SET renamed_to = NULL WHERE stream = ${stream} AND renamed_to = ${localKey}`,
-    ],
-    [
-      'batches',
-      sql`UPDATE slotsync.batches SET keys = array(SELECT k FROM unnest(keys) AS k WHERE k <> ALL (${these})),
+    update('records')`renamed_to = NULL WHERE stream = ${stream} AND renamed_to = ${localKey}`,
+    update('batches')`keys = array(SELECT k FROM unnest(keys) AS k WHERE k <> ALL (${these})),
           error_message = CASE WHEN error_message IS NOT NULL THEN ${CLEARED} END
         WHERE stream = ${stream} AND keys && ${these}
           AND run_id IN (SELECT id FROM slotsync.runs WHERE finished_at IS NOT NULL)`,
-    ],
-    [
-      'runs',
-      sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
+    update('runs')`range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
         WHERE ${stream} = ANY (streams) AND range->'keys' ? ${localKey}`,
-    ],
     // Gates and holds contain sample records with field values.
-    [
-      'gates',
-      sql`UPDATE slotsync.gates SET samples = (
+    update('gates')`samples = (
           SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(samples) AS sample
           WHERE NOT ${isSampleOf(sql`stream`)})
         WHERE EXISTS (SELECT FROM jsonb_array_elements(samples) AS sample WHERE ${isSampleOf(sql`stream`)})`,
-    ],
     updateHolds(
       sql`EXISTS (SELECT FROM jsonb_array_elements(g.value->'samples') AS sample WHERE ${isSampleOf(sql`s.key`)})`,
       sql`jsonb_set(g.value, '{samples}', (
         SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(g.value->'samples') AS sample
         WHERE NOT ${isSampleOf(sql`s.key`)}))`,
     ),
-    [
-      'streams',
-      sql`UPDATE slotsync.streams SET cursor_key = '' WHERE stream = ${stream} AND cursor_key = ${localKey}`,
-    ],
+    update('streams')`cursor_key = '' WHERE stream = ${stream} AND cursor_key = ${localKey}`,
   ];
 }
 
@@ -200,15 +181,12 @@ const isQuoting = sql.raw(`concat_ws(' ', ${QUOTING.map((part) => `range->>'${pa
 /**
  * Returns a statement that changes holds in the history of runs. In both conditions, `g` is a hold and `s` a stream.
  */
-const updateHolds = (isMeant: SQL, changed: SQL): Statement => [
-  'runs',
-  sql`UPDATE slotsync.runs SET holds = (
+const updateHolds = (isMeant: SQL, changed: SQL) => update('runs')`holds = (
       SELECT jsonb_object_agg(s.key, (
         SELECT coalesce(jsonb_object_agg(g.key, CASE WHEN ${isMeant} THEN ${changed} ELSE g.value END), '{}')
         FROM jsonb_each(s.value) AS g))
       FROM jsonb_each(holds) AS s)
-    WHERE EXISTS (SELECT FROM jsonb_each(holds) AS s, jsonb_each(s.value) AS g WHERE ${isMeant})`,
-];
+    WHERE EXISTS (SELECT FROM jsonb_each(holds) AS s, jsonb_each(s.value) AS g WHERE ${isMeant})`;
 
 /** Returns statements that replace texts, and range values of ended runs, that contain one of the names. */
 function clearMessages(names: readonly string[]): Statement[] {
@@ -216,33 +194,24 @@ function clearMessages(names: readonly string[]): Statement[] {
   const cleared = sql`to_jsonb(${CLEARED}::text)`;
   const quoting = sql`${arrayLiteral(QUOTING)}::text[]`;
   return [
-    ...MESSAGES.map(([table, column]): Statement => {
+    ...MESSAGES.map(([table, column]) => {
       const message = sql.raw(column);
-      return [
-        table,
-        sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET ${message} = ${CLEARED} WHERE ${message} ~ ${pattern}`,
-      ];
+      return update(table)`${message} = ${CLEARED} WHERE ${message} ~ ${pattern}`;
     }),
-    ...IN_JSON.map(([table, column, path]): Statement => {
+    ...IN_JSON.map(([table, column, path]) => {
       const json = sql.raw(column);
-      return [
-        table,
-        sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET ${json} = jsonb_set(${json}, ${path}::text[], ${cleared})
-          WHERE ${json} #>> ${path}::text[] ~ ${pattern}`,
-      ];
+      return update(table)`${json} = jsonb_set(${json}, ${path}::text[], ${cleared})
+        WHERE ${json} #>> ${path}::text[] ~ ${pattern}`;
     }),
     updateHolds(
       sql`concat_ws(' ', g.value #>> '{facts,message}', g.value #>> '{facts,refused,message}') ~ ${pattern}`,
       sql`jsonb_set(jsonb_set(g.value, '{facts,message}', ${cleared}, false), '{facts,refused,message}', ${cleared}, false)`,
     ),
-    [
-      'runs',
-      sql`UPDATE slotsync.runs SET range = (
+    update('runs')`range = (
           SELECT jsonb_object_agg(part, CASE WHEN part = ANY (${quoting}) AND value #>> '{}' ~ ${pattern}
             THEN ${cleared} ELSE value END)
           FROM jsonb_each(range) AS parts (part, value))
         WHERE finished_at IS NOT NULL AND ${isQuoting} ~ ${pattern}`,
-    ],
   ];
 }
 
@@ -269,10 +238,7 @@ function statementsOfBookings(externalIds: readonly string[]): Statement[] {
     sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${sql.raw(json)}, name) > 0)`;
   return [
     ...deleteBookings(isNamedIn('concat(r.here, r.there, r.differs)')),
-    [
-      'reservation_events',
-      sql`UPDATE slotsync.reservation_events SET differs = NULL WHERE ${isNamedIn('differs::text')}`,
-    ],
+    update('reservation_events')`differs = NULL WHERE ${isNamedIn('differs::text')}`,
   ];
 }
 
@@ -280,13 +246,11 @@ function statementsOfBookings(externalIds: readonly string[]): Statement[] {
 function deleteBookings(condition: SQL): Statement[] {
   const these = sql`FROM slotsync.reservations AS r WHERE ${condition}`;
   return [
-    ['reservation_events', sql`DELETE FROM slotsync.reservation_events WHERE key IN (SELECT r.key ${these})`],
-    [
+    remove('reservation_events')`key IN (SELECT r.key ${these})`,
+    remove(
       'cancellations',
-      sql`DELETE FROM slotsync.cancellations
-        WHERE reservation IN (SELECT r.destination_id ${these}) OR external_id IN (SELECT r.external_id ${these})`,
-    ],
-    ['reservations', sql`DELETE ${these}`],
+    )`reservation IN (SELECT r.destination_id ${these}) OR external_id IN (SELECT r.external_id ${these})`,
+    remove('reservations')`key IN (SELECT r.key ${these})`,
   ];
 }
 

@@ -17,8 +17,6 @@ export interface StreamSums {
   stream: string;
   planned: { create: number; update: number; retire: number; repair: number };
   accepted: AcceptedCounts;
-  /** Number of accepted writes in runs of an older version, which did not count operations. */
-  unclassified: number;
   outcomes: OutcomeCounts;
 }
 
@@ -46,7 +44,6 @@ export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSu
       stream,
       planned: { create: 0, update: 0, retire: 0, repair: 0 },
       accepted: { ...NONE_ACCEPTED },
-      unclassified: 0,
       outcomes: { ...NO_OUTCOMES },
     };
     sums.set(stream, known);
@@ -61,7 +58,6 @@ export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSu
     for (const [stream, records] of Object.entries(outcomes)) {
       const sums = sumsOf(stream);
       for (const name of OUTCOMES) sums.outcomes[name] += records[name];
-      if (accepted === null) sums.unclassified += records.synced;
       for (const name of ACCEPTED) sums.accepted[name] += accepted?.[stream]?.[name] ?? 0;
     }
   }
