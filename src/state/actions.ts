@@ -28,7 +28,7 @@ export function requireReason(text: string | undefined): string | undefined {
   const reason = text?.trim().replaceAll('\0', '');
   if ((reason?.length ?? 0) > LONGEST_REASON)
     throw new UsageError(`a reason has at most ${LONGEST_REASON} characters, not ${reason?.length}`, {
-      remedy: 'Put the rest where it belongs, such as a ticket, and name that.',
+      remedy: 'Shorten the reason. Put the details elsewhere, such as in a ticket, and name the ticket here.',
     });
   return reason || undefined;
 }

@@ -114,7 +114,10 @@ function literalOf(value: Value): string {
   if (value === null || value === undefined) return 'NULL';
   const text = String(value);
   // The character would end the statement.
-  if (text.includes(MARK)) throw Object.assign(new Error('a text has the character 0'), { code: NO_TEXT });
+  if (text.includes(MARK))
+    throw Object.assign(new Error('the text contains the character NUL (0), which PostgreSQL cannot store'), {
+      code: NO_TEXT,
+    });
   return quoteLiteral(text);
 }
 

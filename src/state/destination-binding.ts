@@ -31,7 +31,7 @@ export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding
   if (standing && isSame(standing, wanted)) return standing.stateId;
   return db.transaction(async (tx) => {
     const [bound] = await tx.select().from(destination).for('update');
-    if (!bound) throw new UsageError('the state database lost its destination row');
+    if (!bound) throw new UsageError('the row of slotsync.destination is missing in the state database');
     if (isSame(bound, wanted)) return bound.stateId;
     if (await isBound(tx)) throw refusal(bound, wanted);
     const working = await listWorking(tx);
@@ -60,7 +60,7 @@ export async function confirmDestination(
 export async function requireBinding(state: Pick<State, 'db'>, wanted: Binding): Promise<void> {
   const bound = await readBinding(state);
   if (!bound || isSame(bound, wanted)) return;
-  const message = `the state belongs to organization ${bound.organizationId} at ${bound.baseUrl} by now; nothing is sent to ${wanted.baseUrl} any more`;
+  const message = `the state database now belongs to organization ${bound.organizationId} at ${bound.baseUrl}, so this process no longer sends to ${wanted.baseUrl}`;
   throw new SlotsyncError('destination_changed', message);
 }
 
@@ -79,13 +79,13 @@ function refusal(bound: Binding, wanted: Binding, working: readonly string[] = [
     `this state database belongs to organization ${bound.organizationId} at ${bound.baseUrl}, ` +
     `but the settings name organization ${wanted.organizationId} at ${wanted.baseUrl}`;
   if (working.length > 0)
-    return new UsageError(`${belongs}; a process works with the former: ${working.join('; ')}`, {
+    return new UsageError(`${belongs}; a running process still uses the former: ${working.join('; ')}`, {
       remedy:
-        'Stop that process and run the same command again, or correct API_BASE_URL and API_ORGANIZATION_ID.',
+        'Stop that process and run this command again, or correct API_BASE_URL and API_ORGANIZATION_ID.',
     });
   return new UsageError(belongs, {
     remedy:
-      'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination a STATE_DATABASE_URL of its own. To give up what this state knows and start from nothing: slotsync reset',
+      'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination its own STATE_DATABASE_URL. To delete this state and start again: slotsync reset',
   });
 }
 
@@ -124,10 +124,10 @@ export async function claimQuotaPlace(
     const isSettled = working.length > 0 && (noted.id === 'state' || place.id === 'state');
     if (isSettled || performance.now() >= until)
       throw new UsageError(
-        `quota and queue of this state are in ${noted.address}, and this process would have them in ${place.address}: together they would exceed the quota${working.length > 0 ? `; at work is ${working.join('; ')}` : ''}`,
+        `quota and queue of this state are in ${noted.address}, but this process is set to ${place.address}: two counters would exceed the quota${working.length > 0 ? `; running: ${working.join('; ')}` : ''}`,
         {
           remedy:
-            'Give every process the same REDIS_URL, or none. To move quota and queue, stop all processes first.',
+            'Set the same REDIS_URL for every process, or none. To move quota and queue, stop all processes first.',
         },
       );
     await sleep(LOOK_AGAIN_MS);

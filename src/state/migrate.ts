@@ -67,9 +67,9 @@ async function requireOwnSchema(db: Queries): Promise<void> {
       AND (me.rolsuper OR NOT pg_catalog.pg_has_role(me.oid, o.oid, 'MEMBER'))`;
   if (!foreign) return;
   throw new UsageError(
-    `the schema ${foreign.name} belongs to ${foreign.owner}, and ${foreign.role} would run what is in it`,
+    `the schema ${foreign.name} belongs to the role ${foreign.owner}, whose functions would run with the rights of ${foreign.role}`,
     {
-      remedy: `Migrate as ${foreign.owner}. If the schema is not known to you, drop it or use another database.`,
+      remedy: `Migrate as ${foreign.owner}. If you do not know this schema, drop it or use another database.`,
     },
   );
 }
@@ -124,8 +124,8 @@ export async function requireMigrated(state: Pick<State, 'db'>): Promise<void> {
   const others = readChanged(applied.checksums);
   if (others.length === 0) return;
   throw new UsageError(
-    `the state database has other functions than this program: ${others.map(({ name }) => name).join(', ')}`,
-    { remedy: 'Run `slotsync migrate`, with the newest slotsync that uses this database.' },
+    `functions of the state database differ from this program: ${others.map(({ name }) => name).join(', ')}`,
+    { remedy: 'Run `slotsync migrate` with the newest slotsync that uses this database.' },
   );
 }
 
@@ -168,7 +168,7 @@ function requireEncoding(encoding: string): void {
 function refuseNewer({ latest }: Applied): void {
   if (latest <= latestKnown()) return;
   throw new UsageError('the state database has a newer slotsync schema than this program', {
-    remedy: 'Update slotsync on this machine to the version that migrated it.',
+    remedy: 'Update slotsync on this machine to the version that migrated the state.',
   });
 }
 
@@ -179,7 +179,7 @@ function refuseUnreleased({ hashes }: Applied): void {
   throw new UsageError(
     'the state database has the schema of an unreleased slotsync, which cannot be migrated',
     {
-      remedy: 'Start anew: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
+      remedy: 'Start again: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
     },
   );
 }

@@ -91,14 +91,17 @@ async function requireMovable(tx: Queries, { from, to }: StreamNames): Promise<v
         OR EXISTS (SELECT FROM slotsync.links WHERE stream = ${to}) AS "hasRecords",
       (SELECT min(id)::float8 FROM slotsync.runs
         WHERE finished_at IS NULL AND streams && ARRAY[${from}, ${to}]) AS "runId"`;
-  if (!isKnown) throw new UsageError(`the state knows no stream '${from}'`, { remedy: 'slotsync status' });
+  if (!isKnown)
+    throw new UsageError(`the state has no stream '${from}'`, {
+      remedy: 'To list the streams: slotsync status',
+    });
   if (hasRecords)
-    throw new UsageError(`the stream '${to}' has records already, and two streams cannot become one`, {
-      remedy: 'slotsync status shows them.',
+    throw new UsageError(`the stream '${to}' already has records, and two streams cannot be merged`, {
+      remedy: 'To see its records: slotsync status',
     });
   if (runId !== null)
-    throw new UsageError(`run ${runId} over '${from}' or '${to}' is not finished`, {
-      remedy: `Let it end, or: slotsync cancel ${runId}`,
+    throw new UsageError(`run ${runId} of '${from}' or '${to}' has not ended`, {
+      remedy: `Wait until it has ended, or: slotsync cancel ${runId}`,
     });
   const former = (await listProcesses(tx)).find(
     ({ isAlive, fingerprints }) => isAlive && Object.hasOwn(fingerprints ?? {}, from),
@@ -106,7 +109,9 @@ async function requireMovable(tx: Queries, { from, to }: StreamNames): Promise<v
   if (former)
     throw new UsageError(
       `${former.command} on ${former.host}, process ${former.pid}, still has '${from}' in its configuration`,
-      { remedy: 'Restart it, then run this again. A process that was killed counts for 30 seconds.' },
+      {
+        remedy: 'Restart it, then run this command again. A killed process counts as running for 30 seconds.',
+      },
     );
 }
 
@@ -117,7 +122,7 @@ const explainFault =
     const cause = causeOf(error) as { code?: unknown } | undefined;
     if (cause?.code === '55P03')
       throw new SlotsyncError('triggers_busy', `the table of '${to}' is locked by other writers`, {
-        remedy: 'Nothing was renamed. Run the same command again when the table is less busy.',
+        remedy: 'Nothing was renamed. Run this command again when the table is less busy.',
         cause: error,
       });
     if (cause?.code !== '42501') throw error;

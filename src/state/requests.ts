@@ -103,7 +103,7 @@ export function noteRequestsPeriodically(
     everyMs: NOTE_EVERY_MS,
     firstAfterMs: NOTE_EVERY_MS,
     signal: closing.signal,
-    onError: (error) => log.debug({ code: codeOf(error) }, 'requests not noted in the state; it is retried'),
+    onError: (error) => log.debug({ code: codeOf(error) }, 'storing request counts failed; it is retried'),
   });
   return {
     async close(): Promise<void> {

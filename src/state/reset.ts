@@ -61,9 +61,9 @@ export async function requireIdle(tx: Queries): Promise<void> {
     if ((await ifPresent(tx, (nested) => tryLock(nested, lock))) === false)
       working.push(`${lock}: ${await describeHolders(tx, lock)}`);
   if (working.length === 0) return;
-  throw new UsageError('processes work with this state; nothing was removed', {
+  throw new UsageError('processes are using this state; nothing was deleted', {
     faults: working,
-    remedy: 'Stop them, then run slotsync reset again. One that was killed counts for 30 seconds.',
+    remedy: 'Stop them, then run slotsync reset again. A killed process counts as running for 30 seconds.',
   });
 }
 
@@ -87,7 +87,7 @@ export async function dropState(
         const cause = causeOf(error) as { code?: unknown } | undefined;
         if (cause?.code !== '42501') throw error;
         throw new UsageError(
-          `nothing was removed, the role of STATE_DATABASE_URL may not: ${messageOf(cause)}`,
+          `nothing was deleted: the role of STATE_DATABASE_URL lacks a right: ${messageOf(cause)}`,
           {
             remedy: `Let the owners, or a superuser, run: ${['BEGIN', ...all, 'COMMIT'].join('; ')};`,
           },

@@ -53,7 +53,7 @@ export async function noteDatabase(
     const [[noted]] = (await queryTogether(tx, [first, sql`${selectDatabase(name)} FOR UPDATE`])) as [
       NotedDatabase[],
     ];
-    if (!noted) throw new Error(`the state lost its row of the ${name}`);
+    if (!noted) throw new Error(`the row of the ${name} is missing in slotsync.databases`);
     const seen = await read(tx);
     const recognition = recognize(noted, seen);
     await tx.execute(notingSeen(name, seen));

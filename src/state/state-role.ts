@@ -26,7 +26,7 @@ const RIGHTS = {
     also: 'may run: slotsync status, runs, failures, report, alerts, page',
   },
   note: {
-    may: 'may only note changes',
+    may: 'may only add changes to the inbox',
     also: 'may insert into slotsync.changes: docs/incremental-sync.md',
   },
   none: { may: 'may not read the state', also: 'needs the rights in docs/security.md' },
@@ -56,7 +56,7 @@ export async function requireWriter({ db }: Pick<State, 'db'>): Promise<void> {
     JOIN pg_class AS r ON r.relnamespace = n.oid AND r.relname = 'records'
     JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = 'changes'
     WHERE n.nspname = 'slotsync'`;
-  if (found?.isReadOnly) throw new SlotsyncError('state_read_only', 'the state database can only be read');
+  if (found?.isReadOnly) throw new SlotsyncError('state_read_only', 'the state database is read-only');
   if (!found || found.may === 'write') return;
   const { role, owner, may } = found;
   throw new SlotsyncError('state_rights', `the role of STATE_DATABASE_URL, ${role}, ${RIGHTS[may].may}`, {

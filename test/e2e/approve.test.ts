@@ -94,7 +94,7 @@ describe('a run that holds deactivations', () => {
     );
     expect(given?.code).toBe(0);
     const already =
-      'slotsync: retire of rooms, held in run 5, is approved already: run 6 does it; to stop that: slotsync cancel 6\n';
+      'slotsync: retire of rooms, held in run 5, is already approved: run 6 sends it; to stop it: slotsync cancel 6\n';
     expect(refused).toMatchObject({ code: 2, stderr: already });
     expect(await world.run(['reject', '5'])).toMatchObject({ code: 2, stderr: already });
     const listed = (await world.run(['failures', 'rooms', '--status', 'held', '--all'])).stdout;
@@ -158,7 +158,7 @@ describe('a run that holds deactivations', () => {
     expect(inactive()).toBe(25);
     const again = await world.run(['approve', String(held.run.id)]);
     expect(again.stderr).toBe(
-      `slotsync: what run ${held.run.id} held of rooms was sent or planned again since; slotsync status shows what is held\n`,
+      `slotsync: the records that run ${held.run.id} held of rooms have been sent or planned again since; slotsync status shows what is held\n`,
     );
     expect(again.code).toBe(2);
   });

@@ -201,7 +201,7 @@ it('forget keeps a message that names a longer key which contains the forgotten 
     SELECT local_key, error_message FROM slotsync.records WHERE stream = 'rooms' ORDER BY local_key`;
   expect(messages).toEqual([
     { local_key: 'R2', error_message: 'R11 is full' },
-    { local_key: 'R3', error_message: 'it named a key that was removed' },
+    { local_key: 'R3', error_message: 'removed: this text named a deleted key' },
   ]);
 });
 

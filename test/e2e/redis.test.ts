@@ -185,7 +185,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis as a store', () => {
       expect(elsewhere.stderr).toContain(
         `quota and queue of this state are in Redis at localhost:${tlsPort}/0`,
       );
-      expect(elsewhere.stderr).toContain('at work is worker on');
+      expect(elsewhere.stderr).toContain('running: worker on');
       expect(elsewhere.code).toBe(2);
 
       // The connections of the commands that have ended may be there for a moment.

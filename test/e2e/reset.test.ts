@@ -87,7 +87,7 @@ it('reset removes nothing if its role may not remove the triggers, and prints th
     expect((await world.run(['triggers', 'install', 'rooms'])).code).toBe(0);
     const { code, stderr } = await world.run(['reset', '--yes'], asRole);
     expect(code).toBe(2);
-    expect(stderr).toContain('nothing was removed, the role of STATE_DATABASE_URL may not: ');
+    expect(stderr).toContain('nothing was deleted: the role of STATE_DATABASE_URL lacks a right: ');
     expect(await triggers()).toBe(3);
     expect(await schemas()).toEqual(['slotsync', 'slotsync_queue']);
     expect((await world.run(['status', '--full'], asRole)).code).toBe(0);

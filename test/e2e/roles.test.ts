@@ -230,7 +230,7 @@ it.skipIf(isForMirrorAlone())(
       expect(pushed).toMatchObject({
         code: 2,
         stderr: expect.stringMatching(
-          /campus_app_\w+, may only note changes\n.*insert into slotsync\.changes/,
+          /campus_app_\w+, may only add changes to the inbox\n.*insert into slotsync\.changes/,
         ),
       });
     } finally {

@@ -131,7 +131,7 @@ it('forgetting a key clears the actions that quote it, and its own action names 
     (tx) => forgetKey(tx, { stream: 'rooms', localKey: 'Eva-1' }),
     () => ({ subject: 'rooms' }),
   );
-  const cleared = 'it named a key that was removed';
+  const cleared = 'removed: this text named a deleted key';
   expect((await noted(world)).map(({ action, subject, reason }) => [action, subject, reason])).toEqual([
     ['retry', cleared, cleared],
     ['retry', "rooms 'Eva-11'", 'Eva-11 asked for it'],

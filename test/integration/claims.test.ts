@@ -31,7 +31,7 @@ describe('a process that slept', () => {
     await bindDestination(world.state, other);
     await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({
       code: 'destination_changed',
-      message: expect.stringContaining('the state belongs to organization other'),
+      message: expect.stringContaining('the state database now belongs to organization other'),
     });
     expect(world.writes()).toEqual([]);
     expect(await world.recordsOf('rooms')).toEqual({});

@@ -65,7 +65,7 @@ describe('a load that is too old', () => {
     expect((await world.sync()).run).toMatchObject({
       status: 'partial',
       errorCode: 'source_stale',
-      errorMessage: 'rooms: the load of the mirror is not recent enough',
+      errorMessage: 'rooms: the load of the mirror is too old or has no valid time',
     });
   });
 

@@ -53,7 +53,7 @@ describe('an answer to a gate that has changed', () => {
     const world = await openHeld();
     await change(world);
     expect(await gatesOf(world)).toEqual([]);
-    const opened = /what run 2 held of rooms was sent or planned again since/;
+    const opened = /records that run 2 held of rooms have been sent or planned again since/;
     await expect(approveOf(world)).rejects.toThrow(opened);
     await expect(reject(world, 2)).rejects.toThrow(opened);
     expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toHaveLength(0);
@@ -70,7 +70,7 @@ describe('an answer to a gate that has changed', () => {
     const before = await gatesOf(world);
     const given = { actor: OPERATOR, runId: 9, exactly: false, hours: 24 };
     await expect(approveGates(world.state.db, shown, given)).rejects.toThrow(
-      'update of rooms was answered, or keeps other records, since it was shown; nothing was done',
+      'update of rooms has been answered, or holds other records, since it was shown; nothing was changed',
     );
     expect(await gatesOf(world)).toEqual(before);
   });

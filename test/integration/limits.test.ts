@@ -346,7 +346,7 @@ describe('a run and gate named by an operator', () => {
     expect(await chooseGates(world.state.db, 2, { stream: 'rooms', gate: 'limit' })).toHaveLength(1);
     await world.sync();
     const message =
-      'what run 2 held of rooms was sent or planned again since; slotsync status shows what is held';
+      'the records that run 2 held of rooms have been sent or planned again since; slotsync status shows what is held';
     await expect(chooseGates(world.state.db, 2, {})).rejects.toMatchObject({ code: 'usage', message });
   });
 });

@@ -32,13 +32,13 @@ describe('linkRecords', () => {
   });
 
   it.each([
-    ['a second link of a key', link('A', 'other'), /linked to 'old_A' already/],
-    ['a second link to an object', link('B', 'old_A'), /rooms 'A' is linked to 'old_A'/],
+    ['a second link of a key', link('A', 'other'), /already linked to 'old_A'/],
+    ['a second link to an object', link('B', 'old_A'), /rooms 'A' is already linked to 'old_A'/],
     ['a second link to a number', link('B', 'other', { destinationId: '7' }), /number 7/],
-    ['an object that was accepted as another record', link('B', 'room_S'), /object of rooms 'S'/],
-    ['a key whose object was accepted', link('S', 'other'), /has the object 'room_S'/],
-    ['an object whose write is in doubt', link('B', 'room_D'), /object of rooms 'D'/],
-    ['a key whose write is in doubt', link('D', 'other'), /has the object 'room_D'/],
+    ['an object that was accepted as another record', link('B', 'room_S'), /rooms 'S' owns the object/],
+    ['a key whose object was accepted', link('S', 'other'), /owns the object 'room_S'/],
+    ['an object whose write is in doubt', link('B', 'room_D'), /rooms 'D' owns the object/],
+    ['a key whose write is in doubt', link('D', 'other'), /owns the object 'room_D'/],
     ['an object that a batch has claimed', link('B', 'busy'), /a batch is writing/],
   ])('refuses %s', async (_, wanted, reason) => {
     const world = await open(rooms(), { synced: ['S'] });

@@ -71,7 +71,7 @@ it('migrate does not read a schema that another role has made, even as a superus
     CREATE VIEW slotsync.repeatable_migrations AS SELECT 'a'::text AS name, slotsync.steal() AS checksum;
     ALTER VIEW slotsync.repeatable_migrations OWNER TO ${role};`);
   try {
-    await expect(migrate(url)).rejects.toThrow(`the schema slotsync belongs to ${role}`);
+    await expect(migrate(url)).rejects.toThrow(`the schema slotsync belongs to the role ${role}`);
     expect(await sql`SELECT to_regclass('public.loot') IS NOT NULL AS "isThere"`).toEqual([
       { isThere: true },
     ]);
@@ -117,7 +117,7 @@ it('a schema newer than the program is refused', async () => {
 describe('a schema of an unreleased program', () => {
   const REFUSAL = {
     message: 'the state database has the schema of an unreleased slotsync, which cannot be migrated',
-    remedy: 'Start anew: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
+    remedy: 'Start again: slotsync reset, then slotsync migrate, then slotsync verify --adopt',
   };
 
   it('is refused by migrate and by every other command, with a remedy', async () => {
@@ -236,7 +236,7 @@ it('the first destination is bound to the state, and every other destination is 
   ]);
   await sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('a', 'worker', 'night', 7)`;
   await expect(bindDestination(state, others[0] ?? TEST)).rejects.toMatchObject({
-    message: expect.stringContaining('a process works with the former: worker on night, process 7'),
+    message: expect.stringContaining('a running process still uses the former: worker on night, process 7'),
     remedy: expect.stringContaining('Stop that process'),
   });
   await sql`DELETE FROM slotsync.processes`;

@@ -35,7 +35,7 @@ describe('the place of the quota', () => {
     await notePresence(world.state.db, { id: 'a', ...WORKER }, null);
     await claim(STATE);
     await expect(claim(REDIS)).rejects.toThrow(
-      'quota and queue of this state are in the state database, and this process would have them in Redis at cache:6379/0: together they would exceed the quota; at work is worker on north, process 7',
+      'quota and queue of this state are in the state database, but this process is set to Redis at cache:6379/0: two counters would exceed the quota; running: worker on north, process 7',
     );
     expect(await readPlace()).toBe('state');
   });

@@ -259,5 +259,5 @@ it('forgetting a key clears the reason of a gate that names the key', async () =
   await world.sync();
   await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r003' });
   const [gate] = await readGates(world.state.db);
-  expect(gate?.facts.refused).toMatchObject({ message: 'it named a key that was removed' });
+  expect(gate?.facts.refused).toMatchObject({ message: 'removed: this text named a deleted key' });
 });

@@ -184,7 +184,7 @@ describe('rename-stream', () => {
   it('is refused for a new name that has records already', async () => {
     const world = await synced();
     await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('halls', 'H', 'synced')`;
-    await expectRefused(world, run(world, halls()), "the stream 'halls' has records already");
+    await expectRefused(world, run(world, halls()), "the stream 'halls' already has records");
   });
 
   it('is refused from a name to itself', async () => {
@@ -195,12 +195,12 @@ describe('rename-stream', () => {
   it('is refused while a run over the stream is under way', async () => {
     const world = await synced();
     const id = await world.startRun('rooms');
-    await expectRefused(world, run(world, halls()), `run ${id} over 'rooms' or 'halls' is not finished`);
+    await expectRefused(world, run(world, halls()), `run ${id} of 'rooms' or 'halls' has not ended`);
   });
 
   it('is refused for a stream that the state does not know', async () => {
     const world = await synced();
-    await expectRefused(world, run(world, halls(), 'room'), "the state knows no stream 'room'");
+    await expectRefused(world, run(world, halls(), 'room'), "the state has no stream 'room'");
   });
 
   it('is refused for a new name that is not in the configuration', async () => {

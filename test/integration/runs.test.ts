@@ -54,7 +54,7 @@ describe('a run', () => {
     const { db } = (await open(rooms())).state;
     const id = await startReading(db, { kind, lane: 'verify', streams: [], startedBy: 'command' });
     await expect(findPausableRun(db, id)).rejects.toThrow(
-      `run ${id} is a ${kind} run, which only reads and cannot be paused`,
+      `run ${id} cannot be paused, because a ${kind} only reads`,
     );
   });
 
@@ -318,7 +318,7 @@ describe('the end of a run', () => {
     expect(run).toMatchObject({
       status: 'partial',
       errorCode: 'outcomes_missing',
-      errorMessage: 'rooms: 4 records planned, 2 in batches that ended, 2 with an outcome',
+      errorMessage: 'rooms: 4 records planned, 2 in ended batches, 2 with an outcome',
     });
     await world.sync();
     await expectInSync(world);
@@ -331,7 +331,7 @@ describe('the end of a run', () => {
     await world.sql`UPDATE slotsync.batches SET counts = '{"synced": 1}' WHERE id = ${one}`;
     const { run } = await world.finish(runId, [two]);
     expect(run).toMatchObject({ status: 'partial', errorCode: 'outcomes_missing' });
-    expect(run.errorMessage).toContain('4 in batches that ended, 3 with an outcome');
+    expect(run.errorMessage).toContain('4 in ended batches, 3 with an outcome');
   });
 
   it('is not a success when a batch never ended', async () => {
@@ -342,7 +342,7 @@ describe('the end of a run', () => {
     expect(await readRun(world.state.db, runId)).toMatchObject({
       status: 'partial',
       errorCode: 'outcomes_missing',
-      errorMessage: 'rooms: 4 records planned, 2 in batches that ended, 2 with an outcome',
+      errorMessage: 'rooms: 4 records planned, 2 in ended batches, 2 with an outcome',
     });
   });
 

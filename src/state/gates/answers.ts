@@ -44,7 +44,7 @@ export async function chooseGates(
   const [approved] = gates;
   if (open.length === 0 && approved)
     throw new UsageError(
-      `${nameOfGate(approved)} of ${approved.stream}, held in run ${runId}, is approved already: run ${approved.approval?.runId} does it; to stop that: slotsync cancel ${approved.approval?.runId}`,
+      `${nameOfGate(approved)} of ${approved.stream}, held in run ${runId}, is already approved: run ${approved.approval?.runId} sends it; to stop it: slotsync cancel ${approved.approval?.runId}`,
     );
   return open;
 }
@@ -56,7 +56,7 @@ async function explainNothing(db: Queries, runId: number): Promise<UsageError> {
   if (streams.length === 0)
     return new UsageError(`run ${runId} holds nothing; slotsync status shows what is held`);
   return new UsageError(
-    `what run ${runId} held of ${streams.join(', ')} was sent or planned again since; slotsync status shows what is held`,
+    `the records that run ${runId} held of ${streams.join(', ')} have been sent or planned again since; slotsync status shows what is held`,
   );
 }
 
@@ -126,8 +126,8 @@ const isShown = ({ stream, operation, reason, digest }: Gate) =>
 
 const changedMeanwhile = ({ stream, ...gate }: Gate) =>
   new UsageError(
-    `${nameOfGate(gate)} of ${stream} was answered, or keeps other records, since it was shown; nothing was done`,
-    { remedy: 'Look again: slotsync status' },
+    `${nameOfGate(gate)} of ${stream} has been answered, or holds other records, since it was shown; nothing was changed`,
+    { remedy: 'To see the current state: slotsync status' },
   );
 
 /** Example: `staff: retire 199`. */

@@ -20,7 +20,7 @@ export interface Forgotten {
 }
 
 /** Replacement for a text that named the deleted key. */
-const CLEARED = 'it named a key that was removed';
+const CLEARED = 'removed: this text named a deleted key';
 /** Text columns that may name a deleted key. Alerts are not listed, because they name no keys. */
 const MESSAGES = [
   ['records', 'error_message'],

@@ -136,7 +136,7 @@ async function claimAndLink(db: State['db'], links: readonly NewLink[]) {
     const isFree = ({ externalId }: NewLink) => claimed.has(externalId);
     const made = await linkBlock(db, links.filter(isFree), token);
     const refused = links.flatMap((link) =>
-      isFree(link) ? [] : { link, reason: 'a batch is writing its object' },
+      isFree(link) ? [] : { link, reason: 'a batch is writing the object' },
     );
     return { ...made, refused: [...made.refused, ...refused] };
   });
@@ -195,8 +195,8 @@ async function findObstacles(db: Queries, links: readonly NewLink[], token: stri
     rows.map(({ owner, externalId, isOwn, ...record }) => [
       recordName(record),
       isOwn
-        ? `its record has the object '${externalId}', or is being written`
-        : `'${externalId}' is the object of ${owner.stream} '${owner.localKey}'`,
+        ? `its record owns the object '${externalId}', or a batch is writing the record`
+        : `${owner.stream} '${owner.localKey}' owns the object '${externalId}'`,
     ]),
   );
 }
@@ -211,9 +211,9 @@ async function explainConflicts(db: Queries, links: readonly NewLink[]) {
     for (const link of inStream) {
       const [other, owner] = [ofKeys.get(link.localKey), to.get(link.externalId)];
       const reason = other
-        ? `it is linked to '${other.externalId}' already`
+        ? `the key is already linked to '${other.externalId}'`
         : owner
-          ? `${owner.stream} '${owner.localKey}' is linked to '${link.externalId}'`
+          ? `${owner.stream} '${owner.localKey}' is already linked to '${link.externalId}'`
           : `another record is linked to the object with number ${link.destinationId ?? 'unknown'}`;
       reasons.set(recordName(link), reason);
     }

@@ -26,7 +26,7 @@ export async function listPlannedElsewhere(db: Queries, processId: string): Prom
 
 /** Thrown if another process took over the run, or its planning has ended. The plan of this process is void then. */
 export class PlannerReplaced extends Error {
-  override readonly message = 'another process plans this run, or its planning has ended';
+  override readonly message = 'another process now plans this run, or its planning has ended';
 }
 
 /** Milliseconds after which PostgreSQL ends an idle transaction. A planner that hangs must not block the next one. */

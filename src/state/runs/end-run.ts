@@ -52,7 +52,8 @@ export async function cancelRun(db: Queries, id: number): Promise<void> {
 
 /** Cancels a run that no process may work any more. The next run sends what this run has not sent. */
 export async function replaceRun(db: Queries, id: number): Promise<void> {
-  const message = 'the configuration was changed before the run had ended, and no process has the former one';
+  const message =
+    'the configuration changed before the run had ended, and no process has the former configuration';
   await endEarly(db, id, { status: 'cancelled', error: { code: 'configuration_changed', message } });
 }
 
@@ -207,14 +208,14 @@ function explainRestored({ restoredWhy: why }: RunEnds): Failed | undefined {
   if (why === null) return undefined;
   return {
     code: 'state_restored',
-    message: `the state ${why}; what was sent since its backup is not known`,
+    message: `the state ${why}; writes since its backup are unknown`,
   };
 }
 
 function explainStale({ run: { plan } }: RunEnds): Failed | undefined {
   const streams = Object.keys(plan).filter((stream) => plan[stream]?.staleLoad);
   if (streams.length === 0) return undefined;
-  const message = `${streams.toSorted().join(', ')}: the load of the mirror is not recent enough`;
+  const message = `${streams.toSorted().join(', ')}: the load of the mirror is too old or has no valid time`;
   return { code: 'source_stale', message };
 }
 
@@ -229,7 +230,7 @@ function explainMissing({ missing: rows }: RunEnds): Failed | undefined {
   if (rows.length === 0) return undefined;
   const told = rows.map(
     ({ stream, planned, ended, outcomes }) =>
-      `${stream}: ${planned} records planned, ${ended} in batches that ended, ${outcomes} with an outcome`,
+      `${stream}: ${planned} records planned, ${ended} in ended batches, ${outcomes} with an outcome`,
   );
   return { code: 'outcomes_missing', message: told.join('; ') };
 }

@@ -133,7 +133,7 @@ export const listBadReadings = (db: Queries) => query<BadReading>(db)`
 export async function findRun(db: Queries, id: number): Promise<Run> {
   const run = await readRun(db, id);
   if (run) return run;
-  throw new UsageError(`there is no run ${id}`, { remedy: 'slotsync runs --all lists them.' });
+  throw new UsageError(`there is no run ${id}`, { remedy: 'To list the runs: slotsync runs --all' });
 }
 
 /** Throws UsageError if the run does not exist or has ended. */
@@ -147,7 +147,7 @@ export async function findUnfinishedRun(db: Queries, id: number): Promise<Run> {
 export async function findPausableRun(db: Queries, id: number): Promise<Run> {
   const run = await findUnfinishedRun(db, id);
   if (!onlyReads(run)) return run;
-  throw new UsageError(`run ${run.id} is a ${run.kind} run, which only reads and cannot be paused`, {
+  throw new UsageError(`run ${run.id} cannot be paused, because a ${run.kind} only reads`, {
     remedy: `To end it: slotsync cancel ${run.id}`,
   });
 }

@@ -37,7 +37,7 @@ export async function whileReadingAlone<T>(
 export async function alreadyRunning({ db }: State, kind: ReadingKind): Promise<SlotsyncError> {
   return new SlotsyncError(
     `${kind}_running`,
-    `another ${kind} is under way: ${await describeHolders(db, kind)}`,
+    `another ${kind} is running: ${await describeHolders(db, kind)}`,
   );
 }
 
@@ -51,7 +51,10 @@ export async function startReading(
   const isUnfinished = and(eq(runs.kind, request.kind), isNull(runs.finishedAt));
   for (const run of await db.select().from(runs).where(isUnfinished))
     if (onlyReads(run))
-      await failRun(db, run.id, { code: 'interrupted', message: 'the process that worked it ended' });
+      await failRun(db, run.id, {
+        code: 'interrupted',
+        message: 'the process of the run ended before the run did',
+      });
   return (await insertRun(db, request, 'running')).id;
 }
 

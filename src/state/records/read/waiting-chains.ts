@@ -92,7 +92,7 @@ export function createFollower(links: readonly Link[]) {
 
 function endAt(members: readonly Link[], isCycle: boolean): End {
   const [first] = members.toSorted((a, b) => (recordName(a) < recordName(b) ? -1 : 1));
-  if (!first) throw new Error('a chain of waiting is not whole');
+  if (!first) throw new Error('a record is missing in a chain of waiting records');
   const { stream, localKey, code, status } = first;
   if (isCycle) return { stream, localKey, status: 'cycle', code: null, members };
   return { stream, localKey, status: status ?? 'absent', code, members };
