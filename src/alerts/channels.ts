@@ -77,7 +77,7 @@ export function createChannels(
     });
   if (smtpUrl !== undefined && mail === undefined)
     throw new UsageError('ALERT_SMTP_URL is set, but the configuration names no recipients', {
-      faults: ["alerts.mail is missing: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }"],
+      faults: ["alerts.mail: is missing: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }"],
       remedy: 'Add alerts.mail to the configuration, or unset ALERT_SMTP_URL.',
     });
   const reportOr = async (notice: Notice): Promise<Document> =>

@@ -90,7 +90,7 @@ it('explain reports a changed object at the service, with the command that repai
   world.sandbox.putObject({ extId: 'room_R1', typeId: 'room', fields });
   const changed = await explain('rooms', 'R1');
   expect(changed).toContain('room.name: "By hand" → "Sal 1"');
-  expect(changed).toMatch(/^Next: it was changed at the service; .*slotsync verify rooms --repair\n/);
+  expect(changed).toMatch(/^Next: the object was changed at the service; .*slotsync verify rooms --repair\n/);
 
   await world.sql`
     INSERT INTO slotsync.drift (stream, local_key, external_id, kind, fields, seen_at)

@@ -117,7 +117,7 @@ describe.each(STORES)('incremental sync with the queue on $store', ({ url, skip 
       expect(pushed).toMatchObject({ code: 1 });
       expect(pushed.stdout).toContain("no row and no record with key 'R404' in rooms");
       expect(pushed.stdout).toContain("no row and no record with key 'R3 ' in rooms"); // its blank is seen
-      expect(pushed.stdout).toContain('1 key of rooms in the inbox');
+      expect(pushed.stdout).toContain('1 key of rooms added to the inbox');
       await becomes('room_R3', 'Sal tre');
       const piped = await world.start(['push', 'rooms', '-', '--json'], {}, 'R4\nR405\n\n').finished;
       expect(JSON.parse(piped.stdout)).toEqual({ stream: 'rooms', pushed: ['R4'], unknown: ['R405'] });
