@@ -3,7 +3,6 @@
 import { randomUUID } from 'node:crypto';
 import { SlotsyncError } from '../../errors/errors.js';
 import { repeat } from '../../process/lifecycle.js';
-import type { Queries } from '../../state/database.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import {
   claimRecords,
@@ -43,204 +42,68 @@ const MARGIN_MS = 10 * SECOND;
 /** Milliseconds until a batch checks again whether its run was paused or cancelled. */
 const SEEN_JUST_NOW_MS = 2 * SECOND;
 
+export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
+
 /** Claims the records that no other batch has claimed, and renews the claim until `stopRenewing` is called. */
-export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch): Promise<BatchClaim> {
+export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch) {
   const { mirror, destination, state, processId = 'unnamed', clock = () => performance.now() } = deps;
-  const { id, runId, keys } = batch;
-  const validMs = destination.requestTimeoutMs + BEYOND_REQUEST_MS;
+  const { db } = state;
+  const { keys } = batch;
+  const { requestTimeoutMs, binding } = destination;
+  const validMs = requestTimeoutMs + BEYOND_REQUEST_MS;
   const right: Claim = {
-    token: `${processId} batch ${id} ${randomUUID()}`,
+    token: `${processId} batch ${batch.id} ${randomUUID()}`,
     stream: stream.name,
     seconds: validMs / SECOND,
     lateSeconds: destination.lateWriteMs / SECOND,
   };
   const takenAt = clock();
   const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
-  const wanted = { ...right, keys, runId, binding: destination.binding };
-  const claimed = await claimRecords(state.db, { ...wanted, externalIds: idsOfKeys }).catch(
-    (error: unknown) => {
-      // Another batch just took one of these objects. Claims the records without the objects; owners are checked later.
-      if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
-      return claimRecords(state.db, wanted);
-    },
-  );
-  if (claimed.size === 0) await requireBinding(state, destination.binding);
-  const unclaimed = keys.filter((key) => !claimed.has(key));
-  const excepted =
-    unclaimed.length > 0 ? await listExceptions(state.db, { stream: stream.name, keys: unclaimed }) : [];
-  const given = { db: state.db, clock, requestTimeoutMs: destination.requestTimeoutMs, validMs, takenAt };
-  const claim = new BatchClaim(right, {
-    ...given,
-    ownsIds: stream.ownsIds,
-    batchId: id,
-    idsOfKeys,
-    claimed,
-    excepted: excepted.map(({ localKey }) => localKey),
+  const wanted = { ...right, keys, runId: batch.runId, binding };
+  const taken = await claimRecords(db, { ...wanted, externalIds: idsOfKeys }).catch((error: unknown) => {
+    // Another batch just took one of these objects. Claims the records without the objects; owners are checked later.
+    if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
+    return claimRecords(db, wanted);
   });
-  await claim.begin();
-  return claim;
-}
-
-interface ClaimParts {
-  db: Queries;
-  clock: () => number;
-  requestTimeoutMs: number;
-  validMs: number;
-  takenAt: number;
-  /** True if the external ids of the stream follow from its keys. */
-  ownsIds: boolean;
-  batchId: number;
-  idsOfKeys: ReadonlyMap<string, string>;
-  claimed: Awaited<ReturnType<typeof claimRecords>>;
-  /** Keys that were not claimed, because an operator excepted their records from sending. */
-  excepted: readonly string[];
-}
-
-export class BatchClaim {
-  readonly right: Claim;
-  private readonly parts: ClaimParts;
-  /** Records that were claimed. `writable`: those of them whose objects no other batch has claimed. */
-  private readonly claimed: ReadonlyMap<string, ClaimedRecord>;
-  private readonly writable: Map<string, ClaimedRecord>;
+  if (taken.size === 0) await requireBinding(state, binding);
+  const unclaimed = keys.filter((key) => !taken.has(key));
+  const exceptions =
+    unclaimed.length > 0 ? await listExceptions(db, { stream: stream.name, keys: unclaimed }) : [];
+  /** Records that were claimed. `records`: those of them whose objects no other batch has claimed. */
+  const claimed = asWished(taken);
+  const records = new Map(claimed);
   /** Keys whose objects are determined by links, not by the keys. */
-  private readonly linked: Set<string>;
-  private readonly objects = new Set<string>();
-  private readonly closing = new AbortController();
-  private renewals: ReturnType<typeof repeat> | undefined;
-  private renewing: Promise<boolean> | undefined;
-  private until: number;
-  private confirmations = 0;
+  const linked = new Set([...taken.values()].flatMap((one) => (one.isLinked ? one.localKey : [])));
+  const objects = new Set<string>();
+  const closing = new AbortController();
+  let renewing: Promise<boolean> | undefined;
+  let until = takenAt + validMs;
+  let confirmations = 0;
 
-  constructor(right: Claim, parts: ClaimParts) {
-    this.right = right;
-    this.parts = parts;
-    this.claimed = asWished(parts.claimed);
-    this.writable = new Map(this.claimed);
-    this.until = parts.takenAt + parts.validMs;
-    const linked = [...parts.claimed.values()].filter(({ isLinked }) => isLinked);
-    this.linked = new Set(linked.map(({ localKey }) => localKey));
-  }
+  const doubt = (doubtful: readonly string[]) => doubtRecords(db, right, doubtful);
 
-  /** Claims the objects of the records, and starts to renew the claim. */
-  async begin(): Promise<void> {
-    const { validMs } = this.parts;
-    await this.claimIds(new Map([...this.claimed].map(([key, record]) => [key, this.idsToClaim(record)])));
-    this.renewals = repeat(async () => void (await this.renew()), {
-      everyMs: validMs / 3,
-      firstAfterMs: validMs / 3,
-      signal: this.closing.signal,
-      onError: () => undefined, // whoever is to send renews it again, and throws
-    });
-  }
-
-  /** Records that this batch may write, by key. */
-  get records(): ReadonlyMap<string, ClaimedRecord> {
-    return this.writable;
-  }
-
-  /** Keys of the batch whose records an operator excepted from sending. */
-  get excepted(): readonly string[] {
-    return this.parts.excepted;
-  }
-
-  /** Claims the objects of rows by their external ids. Returns the keys whose objects were claimed just now. */
-  claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
-    for (const [key, { link }] of rowIds) if (link) this.linked.add(key);
-    return this.claimIds(
-      new Map(
-        [...rowIds].flatMap(([key, { extId }]) => {
-          const record = this.writable.get(key);
-          return record ? [[key, this.idsToClaim(record, extId)] as const] : [];
-        }),
-      ),
-    );
-  }
-
-  /** Returns true if the claim includes the object of this external id. */
-  covers(record: ClaimedRecord, { extId, link }: Identified): boolean {
-    return (!link || this.linked.has(record.localKey)) && this.idsToClaim(record, extId).length === 0;
-  }
-
-  /** Reads records again after objects passed to other records. A record that was lost is left to a later attempt. */
-  async refresh(keys: readonly string[]): Promise<void> {
-    const mine = keys.filter((key) => this.writable.has(key));
-    const current = asWished(await readClaimed(this.parts.db, this.right, mine));
-    for (const key of mine) {
-      const record = current.get(key);
-      if (record) this.writable.set(key, record);
-      else this.writable.delete(key);
-    }
-  }
-
-  /** Notes that a record owns an object now. The service has not accepted anything of the object yet. */
-  noteOwned(key: string, externalId: string): void {
-    const record = this.writable.get(key);
-    if (record) this.writable.set(key, { ...record, externalId });
-  }
-
-  /** Leaves a record to a later attempt of the batch. */
-  leave(key: string): void {
-    this.writable.delete(key);
-  }
-
-  /**
-   * Call this when a write has its slot. Renews the claim if it could expire before the answer. Throws `claim_lost` if
-   * another batch has taken over records, and `run_stopped` if the run was paused or cancelled, or the stream frozen.
-   */
-  async confirm(): Promise<void> {
-    const { db, clock, requestTimeoutMs, takenAt, batchId } = this.parts;
-    if (this.until - clock() < requestTimeoutMs + MARGIN_MS && !(await this.renew())) throw claimLost();
-    // The run was checked when the batch was taken. Checks it again for later requests, or if the slot came late.
-    const isSeenJustNow = this.confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
-    if (!isSeenJustNow && !(await isToBeSent(db, batchId, this.right.token)))
-      throw new SlotsyncError(
-        'run_stopped',
-        'its run was paused or cancelled, its stream frozen, or an exception made of a record, so no more of the batch is sent',
-      );
-  }
-
-  /** Puts records in doubt, because a write of their objects was sent and the answer is unknown. */
-  doubt(keys: readonly string[]): Promise<void> {
-    return doubtRecords(this.parts.db, this.right, keys);
-  }
-
-  /**
-   * Stops renewing the claim, and waits for a renewal in progress. A claim that is not released expires. Its records
-   * are then in doubt.
-   */
-  async stopRenewing(): Promise<void> {
-    this.closing.abort();
-    await this.renewals?.ended;
-  }
-
-  /** Returns SQL statements that release the claims on all objects, and on the records with these keys. */
-  releasing(open: readonly string[]) {
-    const claimed = open.filter((key) => this.claimed.has(key));
-    return [...releasingClaim(this.right, claimed), ...releasingObjects(this.right.token, [...this.objects])];
+  function change(key: string, to: Partial<ClaimedRecord>): void {
+    const record = records.get(key);
+    if (record) records.set(key, { ...record, ...to });
   }
 
   /** Renews only once at a time. Two renewals that lock the same rows in different order could deadlock. */
-  private renew(): Promise<boolean> {
-    return (this.renewing ??= this.renewNow().finally(() => (this.renewing = undefined)));
-  }
+  const renew = () => (renewing ??= renewNow().finally(() => (renewing = undefined)));
 
-  private async renewNow(): Promise<boolean> {
-    const { db, clock, validMs } = this.parts;
+  async function renewNow(): Promise<boolean> {
     const next = clock() + validMs;
     const isOurs =
-      (await renewClaim(db, this.right, [...this.writable.keys()])) &&
-      (await renewObjectClaims(db, this.right, [...this.objects]));
-    if (isOurs) this.until = next;
+      (await renewClaim(db, right, [...records.keys()])) &&
+      (await renewObjectClaims(db, right, [...objects]));
+    if (isOurs) until = next;
     return isOurs;
   }
 
   /** Returns the external ids of a record that must still be claimed. `rowId`: external id of the record's row. */
-  private idsToClaim({ localKey, externalId }: ClaimedRecord, rowId?: string): string[] {
-    const { ownsIds, idsOfKeys } = this.parts;
-    const ownIds = ownsIds && !this.linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
+  function idsToClaim({ localKey, externalId }: ClaimedRecord, rowId?: string): string[] {
+    const ownIds = stream.ownsIds && !linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
     return [externalId, rowId].filter(
-      (known): known is string =>
-        typeof known === 'string' && !ownIds.includes(known) && !this.objects.has(known),
+      (known): known is string => typeof known === 'string' && !ownIds.includes(known) && !objects.has(known),
     );
   }
 
@@ -248,24 +111,106 @@ export class BatchClaim {
    * Claims objects by external id. A record becomes unwritable if another batch has one of its objects. Returns the
    * keys whose objects were claimed just now.
    */
-  private async claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
-    const { db } = this.parts;
-    const { writable, objects } = this;
-    const wanted = [...idsByKey.values()].flat();
-    if (wanted.length === 0) return [];
-    const claimed = await claimObjects(db, this.right, wanted);
-    for (const externalId of claimed.keys()) objects.add(externalId);
-    for (const [key, ids] of idsByKey) if (ids.some((one) => !objects.has(one))) writable.delete(key);
-    const doubtful = [...idsByKey].flatMap(([key, ids]) =>
-      writable.has(key) && ids.some((one) => claimed.get(one)?.isTakenOver) ? [key] : [],
+  async function claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
+    const ids = [...idsByKey.values()].flat();
+    if (ids.length === 0) return [];
+    const claimedIds = await claimObjects(db, right, ids);
+    for (const externalId of claimedIds.keys()) objects.add(externalId);
+    for (const [key, own] of idsByKey) if (own.some((one) => !objects.has(one))) records.delete(key);
+    const doubtful = [...idsByKey].flatMap(([key, own]) =>
+      records.has(key) && own.some((one) => claimedIds.get(one)?.isTakenOver) ? [key] : [],
     );
-    await doubtRecords(db, this.right, doubtful);
-    for (const key of doubtful) {
-      const record = writable.get(key);
-      if (record) writable.set(key, { ...record, inDoubt: true, isCheckPending: true });
-    }
-    return [...idsByKey].flatMap(([key, ids]) => (ids.length > 0 && writable.has(key) ? [key] : []));
+    await doubt(doubtful);
+    for (const key of doubtful) change(key, { inDoubt: true, isCheckPending: true });
+    return [...idsByKey].flatMap(([key, own]) => (own.length > 0 && records.has(key) ? [key] : []));
   }
+
+  await claimIds(new Map([...claimed].map(([key, record]) => [key, idsToClaim(record)])));
+  const renewals = repeat(async () => void (await renew()), {
+    everyMs: validMs / 3,
+    firstAfterMs: validMs / 3,
+    signal: closing.signal,
+    onError: () => undefined, // whoever is to send renews it again, and throws
+  });
+
+  return {
+    right,
+    /** Records that this batch may write, by key. */
+    records: records as ReadonlyMap<string, ClaimedRecord>,
+    /** Keys of the batch whose records an operator excepted from sending. */
+    excepted: exceptions.map(({ localKey }) => localKey),
+
+    /** Claims the objects of rows by their external ids. Returns the keys whose objects were claimed just now. */
+    claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
+      for (const [key, { link }] of rowIds) if (link) linked.add(key);
+      return claimIds(
+        new Map(
+          [...rowIds].flatMap(([key, { extId }]) => {
+            const record = records.get(key);
+            return record ? [[key, idsToClaim(record, extId)] as const] : [];
+          }),
+        ),
+      );
+    },
+
+    /** Returns true if the claim includes the object of this external id. */
+    covers: (record: ClaimedRecord, { extId, link }: Identified): boolean =>
+      (!link || linked.has(record.localKey)) && idsToClaim(record, extId).length === 0,
+
+    /** Reads records again after objects passed to other records. A record that was lost is left to a later attempt. */
+    async refresh(changed: readonly string[]): Promise<void> {
+      const mine = changed.filter((key) => records.has(key));
+      const current = asWished(await readClaimed(db, right, mine));
+      for (const key of mine) {
+        const record = current.get(key);
+        if (record) records.set(key, record);
+        else records.delete(key);
+      }
+    },
+
+    /** Notes that a record owns an object now. The service has not accepted anything of the object yet. */
+    noteOwned: (key: string, externalId: string) => change(key, { externalId }),
+
+    /** Leaves a record to a later attempt of the batch. */
+    leave: (key: string) => void records.delete(key),
+
+    /**
+     * Call this when a write has its slot. Renews the claim if it could expire before the answer. Throws `claim_lost` if
+     * another batch has taken over records, and `run_stopped` if the run was paused or cancelled, or the stream frozen.
+     */
+    async confirm(): Promise<void> {
+      if (until - clock() < requestTimeoutMs + MARGIN_MS && !(await renew()))
+        throw new SlotsyncError('claim_lost', 'another batch took these records over');
+      // The run was checked when the batch was taken. Checks it again for later requests, or if the slot came late.
+      const isSeenJustNow = confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
+      if (!isSeenJustNow && !(await isToBeSent(db, batch.id, right.token)))
+        throw new SlotsyncError(
+          'run_stopped',
+          'its run was paused or cancelled, its stream frozen, or an exception made of a record, so no more of the batch is sent',
+        );
+    },
+
+    /** Puts records in doubt, because a write of their objects was sent and the answer is unknown. */
+    doubt,
+
+    /**
+     * Stops renewing the claim, and waits for a renewal in progress. A claim that is not released expires. Its records
+     * are then in doubt.
+     */
+    async stopRenewing(): Promise<void> {
+      closing.abort();
+      await renewals.ended;
+    },
+
+    /** Returns SQL statements that release the claims on all objects, and on the records with these keys. */
+    releasing: (open: readonly string[]) => [
+      ...releasingClaim(
+        right,
+        open.filter((key) => claimed.has(key)),
+      ),
+      ...releasingObjects(right.token, [...objects]),
+    ],
+  };
 }
 
 /** Marks records to repair as in doubt, so that their objects are read before the write. */
@@ -279,11 +224,6 @@ const asWished = (records: ReadonlyMap<string, ClaimedRecord>): Map<string, Clai
 
 /** Returns true if an operator ordered to send the record even if its object is unchanged. */
 export const isWanted = ({ resend }: Pick<ClaimedRecord, 'resend'>): boolean => resend === 'forced';
-
-/** Returns the error for a claim that another batch has taken over. */
-export function claimLost(): SlotsyncError {
-  return new SlotsyncError('claim_lost', 'another batch took these records over');
-}
 
 export interface BatchWork {
   batch: Batch;

@@ -18,7 +18,7 @@ import { createRequestSizes, type RequestSizes } from './request-size.js';
 import { sendRequest, type InLine, type Part, type Written } from './send-request.js';
 
 interface RequestDeps {
-  destination: Puts & Pick<Destination, 'requestTimeoutMs'>;
+  destination: Pick<Destination, 'openPut' | 'requestTimeoutMs'>;
   log: Logger;
   /** Returns milliseconds of a monotonic clock. */
   clock?: (() => number) | undefined;
@@ -37,22 +37,19 @@ export function openLines({ destination, log, clock = () => performance.now() }:
   return createRequestFiller({ destination, sizes, clock });
 }
 
-export function createRequestFiller(deps: { destination: Puts; sizes: RequestSizes; clock: () => number }) {
-  const { destination, sizes, clock } = deps;
+export function createRequestFiller(deps: LineDeps) {
+  const { clock } = deps;
   const lines = new Map<string, Line>();
   let waitMs = 0;
 
-  function ownLine({ type, batchSize }: Stream, lane: Lane, narrowing?: Narrowing) {
-    const fixed = batchSize === 'auto' ? undefined : batchSize;
-    return new Line(destination, { type, lane, sizes, clock, fixed, narrowing });
-  }
+  const ownLine = ({ type, batchSize }: Stream, lane: Lane, narrowing?: Narrowing) =>
+    createLine(deps, { type, lane, fixed: batchSize === 'auto' ? undefined : batchSize, narrowing });
 
   /** After a failure, a batch gets a line of its own, so that it does not fail the requests of other batches. */
   function lineOf(stream: Stream, lane: Lane, { attempt }: Order) {
-    const { type, batchSize } = stream;
     if (attempt.earlier.count > 0) return ownLine(stream, lane, createNarrowing(attempt));
-    if (batchSize !== 'auto') return ownLine(stream, lane);
-    const name = JSON.stringify([type, lane]);
+    if (stream.batchSize !== 'auto') return ownLine(stream, lane);
+    const name = JSON.stringify([stream.type, lane]);
     const line = lines.get(name) ?? ownLine(stream, lane);
     lines.set(name, line);
     return line;
@@ -114,13 +111,15 @@ interface Waiting extends Order, InLine {
   end(): void;
 }
 
-export type Puts = Pick<Destination, 'openPut'>;
+interface LineDeps {
+  destination: Pick<Destination, 'openPut'>;
+  sizes: RequestSizes;
+  clock: () => number;
+}
 
 interface LineOptions {
   type: string;
   lane: Lane;
-  sizes: RequestSizes;
-  clock: () => number;
   /** Number of objects in one request. If undefined, the size is learned from the service's answers. */
   fixed: number | undefined;
   /** Divides a batch after a failure, to find the failing object. Undefined if batches share the line. */
@@ -132,74 +131,56 @@ const MOST_OF_A_CHANGE = 100;
 /** Maximum size of a request in bytes. By default, nginx rejects more than 1 MB. A single object may be larger. */
 const MOST_BYTES = 1_000_000;
 
-/** Objects of one type and lane that wait to be sent. */
-class Line {
-  private readonly destination: Puts;
-  private readonly options: LineOptions;
-  private readonly waiting: Waiting[] = [];
+type Failure = Written['failure'];
+type Line = ReturnType<typeof createLine>;
+
+/** Creates a line: objects of one type and lane that wait to be sent. */
+function createLine({ destination, sizes, clock }: LineDeps, { type, lane, fixed, narrowing }: LineOptions) {
+  const line: Waiting[] = [];
   /** True while a request waits for its slot. Objects that are added meanwhile can be sent with it. */
-  private isAsking = false;
+  let isAsking = false;
 
-  constructor(destination: Puts, options: LineOptions) {
-    this.destination = destination;
-    this.options = options;
-  }
-
-  /** Adds the objects of a batch to the line. Resolves when their results are in `written`. */
-  put(order: Order, written: Written, signal: AbortSignal | undefined): Promise<void> {
-    const rest = this.options.narrowing?.inOrder(order.objects) ?? [...order.objects];
-    return new Promise((end) => {
-      const waiting: Waiting = { ...order, written, signal, place: here(), rest, underWay: 0, end };
-      if (order.isAgain) this.waiting.unshift(waiting);
-      else this.waiting.push(waiting);
-      this.ask();
-    });
-  }
-
-  private ask(): void {
-    const { narrowing } = this.options;
-    const [first] = this.waiting;
-    if (this.isAsking || !first || (narrowing && first.underWay >= narrowing.atOnce())) return;
-    this.isAsking = true;
-    void at(first.place, () => this.sendNext(first.signal));
+  function ask(): void {
+    const [first] = line;
+    if (isAsking || !first || (narrowing && first.underWay >= narrowing.atOnce())) return;
+    isAsking = true;
+    void at(first.place, () => sendNext(first.signal));
   }
 
   /** Sends one request: waits for a slot, takes objects from the line, and notes the results. */
-  private async sendNext(signal: AbortSignal | undefined): Promise<void> {
-    const { type, lane, clock, sizes, fixed, narrowing } = this.options;
-    const open = () => this.destination.openPut({ lane, signal });
+  async function sendNext(signal: AbortSignal | undefined): Promise<void> {
+    const open = () => destination.openPut({ lane, signal });
     const put = open();
     const failure = await put.takeSlot().catch((error: unknown) => ({ error }));
-    this.isAsking = false;
+    isAsking = false;
     if (failure) {
       put.end();
-      for (const order of this.waiting.splice(0)) this.withdraw(order, failure);
+      for (const order of line.splice(0)) withdraw(order, failure);
       return;
     }
-    const parts = this.takeParts();
-    this.ask();
+    const parts = takeParts();
+    ask();
     const answer = await sendRequest(parts, put, {
       open,
       clock,
       learn: (request) => fixed === undefined && sizes.learn(type, request),
       isNarrowed: () => narrowing?.isNarrowed() === true,
     });
-    this.noteResults(parts, answer);
-    this.ask();
+    noteResults(parts, answer);
+    ask();
   }
 
   /** Takes as many objects from the front of the line as fit in a request. */
-  private takeParts(): Part<Waiting>[] {
-    const { type, lane, sizes, clock, fixed, narrowing } = this.options;
+  function takeParts(): Part<Waiting>[] {
     const learned = sizes.of(type).objects;
     const most = fixed ?? (lane === 'incremental' ? Math.min(MOST_OF_A_CHANGE, learned) : learned);
     const parts: Part<Waiting>[] = [];
     let count = 0;
     let bytes = 0;
-    for (let [order] = this.waiting; order; [order] = this.waiting) {
+    for (let [order] = line; order; [order] = line) {
       if (order.goodUntil < clock()) {
         for (const { extId } of order.rest) order.written.unsent.add(extId);
-        this.withdraw(order);
+        withdraw(order);
         continue;
       }
       const taken: PutObject[] = [];
@@ -220,17 +201,16 @@ class Line {
       }
       order.rest = order.rest.slice(taken.length);
       if (order.rest.length > 0) break;
-      this.waiting.shift();
+      line.shift();
     }
     return parts;
   }
 
   /** Notes the results of a request for each batch, and ends batches that have nothing more to send. */
-  private noteResults(
+  function noteResults(
     parts: readonly Part<Waiting>[],
-    { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: { error: unknown } },
+    { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: Failure },
   ): void {
-    const { narrowing } = this.options;
     const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
     if ([...results.values()].some((result) => result.accepted || (result.status ?? 0) < 500))
       narrowing?.answered();
@@ -244,38 +224,48 @@ class Line {
       }
       if (isAnyAccepted) written.isAnyAccepted = true;
       order.underWay--;
-      if (written.failure || (failure && !this.sendAgain(order, objects, failure)))
-        this.withdraw(order, failure);
-      else if (order.underWay === 0 && order.rest.length === 0) this.withdraw(order);
+      if (written.failure || (failure && !sendAgain(order, objects, failure.error))) withdraw(order, failure);
+      else if (order.underWay === 0 && order.rest.length === 0) withdraw(order);
     }
   }
 
   /** Puts unanswered objects of a failed request back into the line. Returns false if the batch must end. */
-  private sendAgain(order: Waiting, objects: readonly PutObject[], { error }: { error: unknown }): boolean {
-    const { narrowing } = this.options;
+  function sendAgain(order: Waiting, objects: readonly PutObject[], error: unknown): boolean {
     if (!narrowing || !isSpoiled(error)) return false;
     const { results, unsent } = order.written;
     const unanswered = objects.filter(({ extId }) => !results.has(extId) && !unsent.has(extId));
-    const again = narrowing.failed(unanswered, error, order.goodUntil < this.options.clock());
+    const again = narrowing.failed(unanswered, error, order.goodUntil < clock());
     if (!again) return false;
-    for (const object of again) order.rest.push(object);
-    if (again.length > 0 && !this.waiting.includes(order)) this.waiting.push(order);
+    order.rest = [...order.rest, ...again];
+    if (again.length > 0 && !line.includes(order)) line.push(order);
     return true;
   }
 
   /** Removes a batch's unsent objects from the line. Ends the batch when all its requests are answered. */
-  private withdraw(order: Waiting, failure?: { error: unknown }): void {
-    const { narrowing } = this.options;
-    order.written.failure ??= narrowing ? narrowing.failure(failure) : failure;
+  function withdraw(order: Waiting, failure?: Failure): void {
+    const { written } = order;
+    written.failure ??= narrowing ? narrowing.failure(failure) : failure;
     order.rest = [];
-    const position = this.waiting.indexOf(order);
-    if (position >= 0) this.waiting.splice(position, 1);
+    const position = line.indexOf(order);
+    if (position >= 0) line.splice(position, 1);
     if (order.underWay > 0) return;
-    for (const [{ extId }, error] of narrowing?.culprits() ?? []) order.written.culprits.set(extId, error);
-    if (isOneLeft(order))
-      order.written.failure = { error: serviceFailsOnObject(order.written.failure?.error, true) };
+    for (const [{ extId }, error] of narrowing?.culprits() ?? []) written.culprits.set(extId, error);
+    if (isOneLeft(order)) written.failure = { error: serviceFailsOnObject(written.failure?.error, true) };
     order.end();
   }
+
+  return {
+    /** Adds the objects of a batch to the line. Resolves when their results are in `written`. */
+    put(order: Order, written: Written, signal: AbortSignal | undefined): Promise<void> {
+      const rest = narrowing?.inOrder(order.objects) ?? [...order.objects];
+      return new Promise((end) => {
+        const waiting: Waiting = { ...order, written, signal, place: here(), rest, underWay: 0, end };
+        if (order.isAgain) line.unshift(waiting);
+        else line.push(waiting);
+        ask();
+      });
+    },
+  };
 }
 
 /** Returns true if exactly one object of the batch failed and all others were answered. */

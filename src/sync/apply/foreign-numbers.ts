@@ -21,25 +21,15 @@ export async function refuseForeignNumbers(
   results: Map<string, PutResult>,
 ): Promise<void> {
   const { holdersOf, answeredTo } = answersOf(deps.state);
-  const given: Holder[] = [];
-  for (const { object, record } of writes) {
-    const result = results.get(object.extId);
-    if (!result?.accepted || result.id === undefined || result.id === record.destinationId) continue;
-    const { localKey } = record;
-    const destinationId = result.id;
-    const next = holdersOf.get(destinationId);
-    const holder = {
-      extId: object.extId,
-      stream: stream.name,
-      localKey,
-      destinationId,
-      token: claim.right.token,
-      next,
-    };
-    holdersOf.set(destinationId, holder);
-    given.push(holder);
-  }
-  answeredTo.set(claim.right.token, [...(answeredTo.get(claim.right.token) ?? []), ...given]);
+  const { token } = claim.right;
+  const given = writes.flatMap(({ object: { extId }, record: { localKey, destinationId } }): Holder[] => {
+    const result = results.get(extId);
+    if (!result?.accepted || result.id === undefined || result.id === destinationId) return [];
+    return [{ extId, stream: stream.name, localKey, destinationId: result.id, token }];
+  });
+  for (const one of given)
+    holdersOf.set(one.destinationId, [...(holdersOf.get(one.destinationId) ?? []), one]);
+  answeredTo.set(token, [...(answeredTo.get(token) ?? []), ...given]);
   const refuse = (extId: string, number: string, other: string) => {
     const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });
@@ -66,8 +56,7 @@ export async function refuseForeignNumbers(
 export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise<void> {
   const { holdersOf, answeredTo } = answersOf(deps.state);
   for (const { destinationId } of answeredTo.get(token) ?? []) {
-    const holders: Holder[] = [];
-    for (let one = holdersOf.get(destinationId); one; one = one.next) holders.push(one);
+    const holders = holdersOf.get(destinationId) ?? [];
     if (holders.every((one) => one.token === token || !answeredTo.has(one.token)))
       holdersOf.delete(destinationId);
     if (holders.length < 2 || new Set(holders.map(recordName)).size < 2) continue;
@@ -77,20 +66,17 @@ export async function doubtSharedNumbers(deps: SyncDeps, token: string): Promise
   answeredTo.delete(token);
 }
 
-/** A record with the number that the service answered. `next`: another record with the same number. */
+/** A record with the number that the service answered. */
 interface Holder extends RecordKey {
   extId: string;
   destinationId: string;
   /** Identifies the batch that wrote the record. */
   token: string;
-  next: Holder | undefined;
 }
 
-/** Numbers in answers to batches that are not settled yet. */
+/** Numbers in answers to batches that are not settled yet: records by number, and by the token of their batch. */
 interface Answers {
-  /** Latest record by number. */
-  holdersOf: Map<string, Holder>;
-  /** Records by the token of their batch. */
+  holdersOf: Map<string, Holder[]>;
   answeredTo: Map<string, Holder[]>;
 }
 
