@@ -71,8 +71,8 @@ async function readAllOf(of: Mirror, stream: Stream): Promise<[key: string, hash
 
 async function planAll(stream: Stream): Promise<PlanEntry[]> {
   const differences: PlanEntry[] = [];
-  const entries = mergeReadings(mirror.readHashes(stream), readPlanMarks(state, stream.name));
-  for await (const difference of entries) differences.push(difference);
+  const add = async (entry: PlanEntry) => void differences.push(entry);
+  await mergeReadings(mirror.readHashes(stream), readPlanMarks(state, stream.name), add);
   return differences;
 }
 

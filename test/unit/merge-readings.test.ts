@@ -40,13 +40,9 @@ async function* inBlocks(lines: readonly string[], sizes: readonly number[] = [2
 }
 
 async function merge(rows: Lines, marks: Lines): Promise<{ differences: PlanEntry[]; counts: MergeCounts }> {
-  const merging = mergeReadings(rows, marks);
   const differences: PlanEntry[] = [];
-  while (true) {
-    const next = await merging.next();
-    if (next.done) return { differences, counts: next.value };
-    differences.push(next.value);
-  }
+  const counts = await mergeReadings(rows, marks, async (entry) => void differences.push(entry));
+  return { differences, counts };
 }
 
 /** Facts that the state may have of a record, from which its mark is written. */
@@ -428,13 +424,11 @@ describe('a merge that ends early', () => {
     expect([mirror.seen.closed, state.seen.closed]).toEqual([true, true]);
   });
 
-  it('closes both readings when its consumer stops', async () => {
+  it('closes both readings when a difference cannot be planned', async () => {
     const mirror = reading(['a', 'b', 'c'].map((key) => copyLine(key, '1')));
     const state = reading(['a', 'b', 'c'].map((key) => copyLine(key, '2')));
-    for await (const difference of mergeReadings(mirror.lines, state.lines)) {
-      expect(difference).toEqual({ operation: 'update', key: 'a' });
-      break;
-    }
+    const merging = mergeReadings(mirror.lines, state.lines, () => Promise.reject(new Error('disk full')));
+    await expect(merging).rejects.toThrow('disk full');
     expect([mirror.seen.closed, state.seen.closed]).toEqual([true, true]);
   });
 });

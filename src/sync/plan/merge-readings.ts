@@ -75,17 +75,16 @@ export type Lines = AsyncIterable<readonly string[]>;
 const NAMED_KEYS = 5;
 
 /**
- * Yields the differences in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`,
- * `key_reserved` or `key_order` after the last line. Then everything yielded before is invalid.
+ * Passes the differences to `add` in key order, and returns the counts. Throws SlotsyncError `key_not_unique`,
+ * `key_null`, `key_reserved` or `key_order` after the last line. Then everything passed before is invalid.
  */
-export async function* mergeReadings(
+export async function mergeReadings(
   mirror: Lines,
   marks: Lines,
-  { isForced = false, sendsUpdates = true, excepted = NONE }: MergeOptions = {},
-): AsyncGenerator<PlanEntry, MergeCounts> {
-  const decided = { create: 0, update: 0, retry: 0, retire: 0, repair: 0, forget: 0, unchanged: 0, dead: 0 };
-  const counts: MergeCounts = { ...decided, rows: 0, accepted: 0, deadRows: 0 };
-  const count = (left: 'left_out' | 'excepted') => (counts[left] = (counts[left] ?? 0) + 1);
+  add: (entry: PlanEntry) => Promise<void>,
+  options: MergeOptions = {},
+): Promise<MergeCounts> {
+  const { counts, addDifference } = createDifferences(add, options);
   const check = createKeyCheck();
   const rows = createReader(mirror);
   const records = createReader(marks);
@@ -94,25 +93,16 @@ export async function* mergeReadings(
     // Opens the state's snapshot first. It misses records written in between, which only causes a harmless `create`.
     await records.fill();
     await rows.fill();
-    while (true) {
+    while (rows.line !== undefined || records.line !== undefined) {
       const row = rows.line;
       const record = records.line;
-      if (row === undefined && record === undefined) break;
       let takesRow = true;
       let takesRecord = true;
-
-      if (row === record && row !== undefined) {
+      if (row === record && row !== undefined && !options.isForced) {
         counts.rows++;
         counts.accepted++;
+        counts.unchanged++;
         check.last = row;
-        const key = isForced ? decodeColumn(orderOf(row)) : '';
-        if (!isForced) counts.unchanged++;
-        else if (excepted.has(key)) count('excepted');
-        else if (!sendsUpdates) count('left_out');
-        else {
-          counts.update++;
-          yield { operation: 'update', key, isForced: true };
-        }
       } else {
         const rowOrder = row === undefined ? undefined : orderOf(row);
         const recordOrder = record === undefined ? undefined : orderOf(record);
@@ -122,38 +112,8 @@ export async function* mergeReadings(
         takesRecord =
           !isNull && recordOrder !== undefined && (rowOrder === undefined || rowOrder >= recordOrder);
         if (takesRow) counts.rows++;
-        if (takesRow && !check.accepts(row ?? '', rowOrder ?? '', isNull)) {
-          takesRecord = false;
-        } else {
-          const known = takesRecord ? parseMark(splitLine(record ?? '')[1]) : undefined;
-          const [hash, sharedId] = takesRow ? splitRest(splitLine(row ?? '')[1]) : [];
-          const key = decodeColumn((takesRow ? rowOrder : recordOrder) ?? '');
-          const isTooLong = takesRow && isShortenedKey(key);
-          const decided = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
-          const isRefused = isTooLong || sharedId !== undefined;
-          // A record not in sync is settled by a batch, so its update is yielded even if `operations` exclude it.
-          const isInSync = known?.status === 'synced' || known?.status === 'retired';
-          const isExcepted =
-            excepted.has(key) && (isRefused || (decided !== 'unchanged' && decided !== 'ended'));
-          const isLeftOut = !sendsUpdates && decided === 'update' && isInSync && !isRefused;
-          if (known?.isAtService && known.status !== 'retired') counts.accepted++;
-          if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
-          if (isExcepted || isLeftOut) count(isExcepted ? 'excepted' : 'left_out');
-          else {
-            if (decided !== 'ended') counts[decided === 'check' ? 'retry' : decided]++;
-            if (decided === 'dead' && takesRow) counts.deadRows++;
-            if (known?.isAtService && !takesRow && !isInSync) yield { operation: 'unsettled', key };
-            if (hash !== undefined && isRefused) {
-              const isSettled = isTooLong
-                ? known?.status === 'dead' && known.hash === hash
-                : decided === 'unchanged' || decided === 'dead';
-              yield { operation: 'refuse', key, hash, sharedId, isSettled, decision: decided };
-            } else {
-              const entry = entryOf(decided, key, known, hash);
-              if (entry) yield entry;
-            }
-          }
-        }
+        if (takesRow && !check.accepts(row ?? '', rowOrder ?? '', isNull)) takesRecord = false;
+        else await addDifference(takesRow ? row : undefined, takesRecord ? record : undefined);
       }
       if (takesRow && !rows.step()) await rows.fill();
       if (takesRecord && !records.step()) await records.fill();
@@ -164,6 +124,46 @@ export async function* mergeReadings(
   }
   check.refuseFaults();
   return counts;
+}
+
+/** Decides what each key's lines of mirror and state mean for the plan, and counts the decisions. */
+function createDifferences(
+  add: (entry: PlanEntry) => Promise<void>,
+  { isForced = false, sendsUpdates = true, excepted = NONE }: MergeOptions,
+) {
+  const decided = { create: 0, update: 0, retry: 0, retire: 0, repair: 0, forget: 0, unchanged: 0, dead: 0 };
+  const counts: MergeCounts = { ...decided, rows: 0, accepted: 0, deadRows: 0 };
+  const count = (left: 'left_out' | 'excepted') => (counts[left] = (counts[left] ?? 0) + 1);
+
+  /** Adds what one key's lines mean. Undefined: this side has no line of the key. */
+  async function addDifference(row: string | undefined, record: string | undefined): Promise<void> {
+    const known = record === undefined ? undefined : parseMark(splitLine(record)[1]);
+    const [hash, sharedId] = row === undefined ? [] : splitRest(splitLine(row)[1]);
+    const key = decodeColumn(orderOf(row ?? record ?? ''));
+    const isTooLong = row !== undefined && isShortenedKey(key);
+    const decision = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
+    const isRefused = isTooLong || sharedId !== undefined;
+    // A record not in sync is settled by a batch, so its update is added even if `operations` exclude it.
+    const isInSync = known?.status === 'synced' || known?.status === 'retired';
+    const isExcepted = excepted.has(key) && (isRefused || (decision !== 'unchanged' && decision !== 'ended'));
+    const isLeftOut = !sendsUpdates && decision === 'update' && isInSync && !isRefused;
+    if (known?.isAtService && known.status !== 'retired') counts.accepted++;
+    if (known?.rowWasGone && row !== undefined) await add({ operation: 'back', key });
+    if (isExcepted || isLeftOut) return void count(isExcepted ? 'excepted' : 'left_out');
+    if (decision !== 'ended') counts[decision === 'check' ? 'retry' : decision]++;
+    if (decision === 'dead' && row !== undefined) counts.deadRows++;
+    if (known?.isAtService && row === undefined && !isInSync) await add({ operation: 'unsettled', key });
+    if (hash !== undefined && isRefused) {
+      const isSettled = isTooLong
+        ? known?.status === 'dead' && known.hash === hash
+        : decision === 'unchanged' || decision === 'dead';
+      return add({ operation: 'refuse', key, hash, sharedId, isSettled, decision });
+    }
+    const entry = entryOf(decision, key, known, hash);
+    if (entry) await add(entry);
+  }
+
+  return { counts, addDifference };
 }
 
 /** The entry that a decision makes; undefined: none. `hash`: of the row. */

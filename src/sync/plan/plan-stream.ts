@@ -55,17 +55,17 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
     createLoadJudge(state.db, stream),
     readStanding(state.db, stream.name),
   ]);
-  const readings = mergeReadings(
+  const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
+  const merged = await mergeReadings(
     mirror.readHashes(
       stream,
       { keys, from, to, where },
       { shared: shared.map(({ externalId }) => externalId), noteLoad: judge.note },
     ),
     readPlanMarks(state, stream.name, keys),
+    lists.add,
     { isForced: force, sendsUpdates: sends(stream, 'update'), excepted: new Set(standing.excepted) },
   );
-  const lists = createPlanLists(deps, stream, { request, keys: keys && new Set(keys), shared }, sink);
-  const merged = await mergeInto(lists, readings);
   await lists.flush();
   // The digest of the planned keys is computed from the stored batches, so all batches must be stored.
   if (standing.gates.some(({ allowedDigest }) => allowedDigest !== null)) await sink.flush?.(true);
@@ -87,26 +87,6 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
     ...holds,
   };
 }
-
-/** Adds each difference to its list. Returns the counts of all differences. */
-async function mergeInto(
-  lists: Pick<PlanLists, 'add'>,
-  differences: ReturnType<typeof mergeReadings>,
-): Promise<MergeCounts> {
-  try {
-    for (;;) {
-      const step = await differences.next();
-      if (step.done) return step.value;
-      await lists.add(step.value);
-    }
-  } finally {
-    // If planning stops early, the readings must end, because each holds one of the few connections.
-    await differences.return(NO_COUNTS);
-  }
-}
-
-/** Placeholder for the counts of a stopped reading, which nobody uses. */
-const NO_COUNTS = {} as MergeCounts;
 
 interface RepairRequest {
   runId: number;
