@@ -93,6 +93,9 @@ export function codeOf(error: unknown): string {
   return 'unexpected';
 }
 
+/** Returns code and message of an error, as the state stores them. */
+export const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
+
 /** Returns the lines that a command prints for an error: what failed, every fault, and the remedy. */
 export function describeError(error: unknown): string[] {
   const remedy = remedyOf(error);

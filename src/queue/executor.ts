@@ -1,7 +1,7 @@
 // Executes a run or a batch that a job hands over (job-workers.ts), or that this process works itself (own-runs.ts).
 // Only here does a failure become an action: the attempt counts as failed, is deferred, returns to the queue, or was
 // the last.
-import { codeOf, dispositionOf, messageWithDetail } from '../errors/errors.js';
+import { codeOf, dispositionOf, reasonOf } from '../errors/errors.js';
 import { logUnexpected, type Logger } from '../process/logger.js';
 import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
 import type { TakenRun } from '../state/inbox/take-changes.js';
@@ -177,8 +177,6 @@ const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }
 });
 
 const tracedBy = (traceparent: string | undefined) => (traceparent === undefined ? {} : { traceparent });
-
-const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
 
 const SECOND = 1000;
 /** Delay of a batch while another batch writes the same records, or while no batch can succeed. */

@@ -119,7 +119,7 @@ async function readUnderClaim(deps: SyncDeps, { stream, claim }: BatchWork) {
 
 /**
  * Returns, for each row with a shared external id, another row of the batch that has it too. Neither is sent. Linked
- * rows do not count. Plans search the whole stream for such rows (plan/shared-ids.ts).
+ * rows do not count. Plans search the whole stream for such rows (`readSharedIds` of plan/plan-lists.ts).
  */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
   if (stream.ownsIds) return new Map();

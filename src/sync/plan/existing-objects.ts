@@ -14,13 +14,8 @@ import { renderWithParents } from '../object/render.js';
 
 type TypeDestination = Pick<
   Destination,
-  | 'findObjects'
-  | 'findObjectsByNumber'
-  | 'countObjects'
-  | 'listObjects'
-  | 'pageSize'
-  | 'patches'
-  | 'canChangeTypes'
+  | ('findObjects' | 'findObjectsByNumber' | 'countObjects' | 'listObjects')
+  | ('pageSize' | 'patches' | 'canChangeTypes')
 >;
 
 export interface PlanDeps extends MatchDeps {
@@ -109,10 +104,7 @@ export const NONE_ASKED: ExistingObjects = { met: new Map(), absent: new Set(), 
 /** Creates a search for the objects that the creates of one stream's plan would overwrite. */
 export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, context: Context) {
   let requests = 0;
-  const counting: Context = {
-    ...context,
-    noteSent: () => void requests++,
-  };
+  const counting: Context = { ...context, noteSent: () => void requests++ };
   const type = createTypeObjects(deps.destination, stream, counting);
   return {
     /**

@@ -24,7 +24,6 @@ import type { PlanDeps } from './existing-objects.js';
 import type { MergeCounts, PlanEntry, RefusedEntry, WriteEntry } from './merge-readings.js';
 import { findMoved, MOST_COMPARED } from './moved-rows.js';
 import { createCreates } from './plan-creates.js';
-import { explainSharedId } from './shared-ids.js';
 
 interface PlanFacts {
   request: PlanRequest;
@@ -221,4 +220,37 @@ export function explainRefusal(
   }
   const message = `its key is longer than ${MAX_ID_BYTES} bytes`;
   return { key, code: 'key_too_long', message, deadHash: hash };
+}
+
+/** Maximum number of other rows that the message names. */
+const NAMED = 5;
+
+/**
+ * Returns external ids that several rows have. None of these rows is sent. A linked row does not use its template's id, so it
+ * does not count. A batch checks its own rows again (`findSharedInBatch` of apply/prepare.ts), because rows may have changed
+ * since the plan.
+ */
+export async function readSharedIds(
+  { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
+  stream: Stream,
+): Promise<SharedExternalId[]> {
+  const shared = await mirror.findSharedExternalIds(stream);
+  const links = await readLinks(
+    state.db,
+    stream.name,
+    shared.flatMap(({ keys }) => keys),
+  );
+  return shared.flatMap(({ externalId, count, keys }) => {
+    const unlinked = keys.filter((key) => !links.has(key));
+    const left = count - (keys.length - unlinked.length);
+    return left > 1 ? [{ externalId, count: left, keys: unlinked }] : [];
+  });
+}
+
+/** Explains why a row is not sent: other rows have the same external id. */
+function explainSharedId({ externalId, count, keys }: SharedExternalId, key: string): string {
+  const others = keys.filter((other) => other !== key).slice(0, NAMED);
+  const more = count - 1 - others.length;
+  const unnamed = more <= 0 ? '' : ` and ${more} more ${more === 1 ? 'row' : 'rows'}`;
+  return `external id '${externalId}' is also that of ${others.join(', ')}${unnamed}`;
 }

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../errors/error-catalogue.js';
-import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import { codeOf, dispositionOf, reasonOf, SlotsyncError } from '../../errors/errors.js';
 import { noMeter } from '../../process/meter.js';
 import {
   keepLoads,
@@ -17,7 +17,7 @@ import { namesOfAsking, type Stream } from '../../streams/stream.js';
 import { readTakenKeys, type TakenRun } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import { compareIdsBy } from '../../state/records/compare-ids.js';
-import { deleteBatches, insertBatches, type NewBatch, type QueuedBatch } from '../../state/runs/batches.js';
+import { deleteBatches, insertBatches, type QueuedBatch } from '../../state/runs/batches.js';
 import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
 import { pruneHistory } from '../../state/history.js';
@@ -87,9 +87,10 @@ export async function planRun(
 ): Promise<QueuedBatch[]> {
   const { state, log } = deps;
   const planner: Planner = { runId, token };
-  const run = taken ? { ...taken, id: runId } : await takeRun(state, planner, known);
+  const run = taken
+    ? { ...taken, id: runId }
+    : (await takePlanning(state.db, planner)) && (known ?? (await readRun(state.db, runId)));
   if (!run) return [];
-  let queued: QueuedBatch[];
   noteInSpan({
     'slotsync.run.kind': run.kind,
     'slotsync.run.streams': run.streams,
@@ -110,7 +111,7 @@ export async function planRun(
     await pruning;
     const context = { lane: run.lane as Lane, signal };
     await deps.nameCheck.requireKnownNames(planned.sending, context);
-    queued = await finishPlanning(state.db, planner, planned, async (tx) => {
+    const queued = await finishPlanning(state.db, planner, planned, async (tx) => {
       for (const writer of planned.writers) await writer.writeRest(tx);
       const held = await endStreamPlans(tx, planned.plans);
       for (const [stream, counts] of Object.entries(planned.plan)) {
@@ -125,18 +126,20 @@ export async function planRun(
     });
     noteInSpan({ 'slotsync.run.batches': planned.batches });
     log.info({ batches: planned.batches }, 'run planned');
+    return queued;
   } catch (error) {
-    if (error instanceof PlannerReplaced || !(await isStillPlanner(deps, planner))) {
+    // If the state does not answer, the original error is reported.
+    const isReplaced = error instanceof PlannerReplaced;
+    if (isReplaced || !(await isPlanner(state.db, planner).catch(() => true))) {
       log.info('planning ended: another process plans this run');
       return [];
     }
     if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && isWaitedFor(error))) throw error;
-    await failPlanning(state.db, planner, { code: codeOf(error), message: messageWithDetail(error) });
+    await failPlanning(state.db, planner, reasonOf(error));
     noteFailure(codeOf(error));
     log.error({ code: codeOf(error) }, 'run failed while planning');
     return [];
   }
-  return queued;
 }
 
 /** Makes the state compare external ids by the configured rule, if the configuration of any stream has changed. */
@@ -150,35 +153,15 @@ async function compareIdsAsConfigured({ state, streams }: RunDeps): Promise<void
   if (isNew) await compareIdsBy(state, rule);
 }
 
-/** Claims the run for this planner. Returns undefined if the run needs no plan. */
-async function takeRun(
-  { db }: RunDeps['state'],
-  planner: Planner,
-  known: PlannedRun | undefined,
-): Promise<PlannedRun | undefined> {
-  return (await takePlanning(db, planner)) ? (known ?? readRun(db, planner.runId)) : undefined;
-}
-
-/** If the state does not answer, returns true, so that the original error is reported. */
-const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
-  isPlanner(state.db, planner).catch(() => true);
-
 /** Returns true if waiting can help, for example if a server does not answer or credentials are refused. */
 const isWaitedFor = (error: unknown) => errorEntry(codeOf(error)).systemic === 'wait';
-
-function namedStreams({ streams }: RunDeps, run: PlannedRun): Stream[] {
-  return [...streams.values()].filter(({ name }) => run.streams.includes(name));
-}
 
 async function planStreams(
   deps: RunDeps,
   run: PlannedRun,
-  {
-    planner,
-    attemptsMade,
-    signal,
-  }: { planner: Planner; attemptsMade: number; signal: AbortSignal | undefined },
+  attempt: { planner: Planner; attemptsMade: number; signal: AbortSignal | undefined },
 ) {
+  const { planner, attemptsMade, signal } = attempt;
   const { state, meter = noMeter } = deps;
   const { id: runId, kind, range } = run;
   const plan: Record<string, PlanCounts> = {};
@@ -189,18 +172,14 @@ async function planStreams(
   const sending: Stream[] = [];
   const writers: ReturnType<typeof createBatchWriter>[] = [];
   const loads = new Map<string, SeenLoad>();
-  const streams = namedStreams(deps, run);
+  const streams = [...deps.streams.values()].filter(({ name }) => run.streams.includes(name));
   const retireLevel = streams.reduce((most, { level }) => Math.max(most, level), 0) + 1;
   const room = { records: range?.limit ?? Infinity, isShort: false };
   for (const stream of streams) {
     signal?.throwIfAborted();
     const log = deps.log.child({ stream: stream.name });
     try {
-      const writer = createBatchWriter(state, stream, {
-        planner,
-        retireLevel,
-        meter,
-      });
+      const writer = createBatchWriter(state, stream, { planner, retireLevel, meter });
       const keys = kind === 'incremental' && {
         keys: run.keys?.[stream.name] ?? (await readTakenKeys(state.db, runId, stream.name)),
       };
@@ -217,18 +196,12 @@ async function planStreams(
       if (writer.batches() > 0) sending.push(stream);
       if (planned.load) loads.set(stream.name, planned.load);
       if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
-      const { standing, holds: held, unused, exempt, gone } = planned;
       plans.push({
+        ...planned,
         stream: stream.name,
         runId,
         isWhole: isWhole(run),
-        standing,
-        keys: planned.keys,
-        holds: held,
-        unused,
-        exempt,
         fingerprint: stream.declaration,
-        gone,
         isLimited: room.isShort,
       });
       log.info({ ...planned.counts }, 'stream planned');
@@ -255,25 +228,20 @@ async function failStream(
   { name, level }: Pick<Stream, 'name' | 'level'>,
   error: unknown,
 ): Promise<void> {
-  const message = `${name}: ${messageWithDetail(error)}`;
-  const failed: NewBatch = {
-    runId: planner.runId,
-    stream: name,
-    level,
-    state: 'failed',
-    keys: [],
-    counts: NO_OUTCOMES,
-    errorCode: codeOf(error),
-    errorMessage: message,
-  };
+  const { runId } = planner;
+  const { code, message: reason } = reasonOf(error);
+  const message = `${name}: ${reason}`;
+  const failed = { state: 'failed', counts: NO_OUTCOMES } as const;
   await asPlanner(state.db, planner, async (tx) => {
-    await deleteBatches(tx, planner.runId, name);
-    await insertBatches(tx, [failed]);
+    await deleteBatches(tx, runId, name);
+    await insertBatches(tx, [
+      { ...failed, keys: [], runId, stream: name, level, errorCode: code, errorMessage: message },
+    ]);
     await noteProblems(tx, [name], {
       status: 'failed',
-      code: codeOf(error),
+      code,
       message,
-      runId: run.id,
+      runId,
       runKind: run.kind,
       isWhole: isWhole(run),
       failed: 0,
@@ -281,7 +249,7 @@ async function failStream(
     });
   });
   logUnexpected(log, error);
-  log.error({ code: codeOf(error), stream: name }, 'stream failed while planning');
+  log.error({ code, stream: name }, 'stream failed while planning');
 }
 
 /**

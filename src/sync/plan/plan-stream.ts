@@ -8,13 +8,7 @@ import { digestPlanned } from '../../state/gates/held.js';
 import { readPlanMarks } from '../../state/records/read/plan-marks.js';
 import { countAccepted } from '../../state/records/read/count-records.js';
 import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
-import {
-  LIMITED_OPERATIONS,
-  type HeldSample,
-  type Hold,
-  type LimitedOperation,
-  type PlanCounts,
-} from '../../state/schema.js';
+import { LIMITED_OPERATIONS, type Hold, type LimitedOperation, type PlanCounts } from '../../state/schema.js';
 import { listFrozen } from '../../state/freezes.js';
 import { countWithinADay } from '../../state/sent.js';
 import { shortenKey } from '../../streams/local-key.js';
@@ -35,8 +29,7 @@ import {
 import type { PlanDeps } from './existing-objects.js';
 import { mergeReadings, type MergeCounts } from './merge-readings.js';
 import { findRenamed } from './moved-rows.js';
-import { createPlanLists, type PlanLists } from './plan-lists.js';
-import { readSharedIds } from './shared-ids.js';
+import { createPlanLists, readSharedIds, type PlanLists } from './plan-lists.js';
 
 /** Plans one stream into the sink. Throws errors of mirror, state, service and sink. The sink is then incomplete. */
 export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
@@ -73,36 +66,22 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   if (renamed.length > 0) await sink.noteRenamed?.(renamed);
   const load = judge.load();
   const planned = lists.limited();
-  const holds = await weigh(deps, stream, request, { standing, merged, planned, keys, load });
+  const decisions = await weigh(deps, stream, request, { standing, merged, planned, keys, load });
   const counts: PlanCounts = lists.counts(merged);
   if (load?.problem) counts.staleLoad = load.problem;
-  return {
-    counts,
-    questions: lists.questions(),
-    renamed,
-    load,
-    standing,
-    keys,
-    gone: planned.gone,
-    ...holds,
-  };
-}
-
-interface RepairRequest {
-  runId: number;
-  /** ISO time. Only objects that were found to drift since then are repaired. If undefined, all are. */
-  seenSince: string | undefined;
+  const { gone } = planned;
+  return { counts, questions: lists.questions(), renamed, load, standing, keys, gone, ...decisions };
 }
 
 /**
- * Plans the repair of a stream: sends objects again that a verify found to differ. Batches read each object once more
- * before they write. Repairs have a limit of their own: if many objects differ, the service may have been restored from
- * a backup. Throws errors of state and sink.
+ * Plans the repair of a stream: sends objects again that a verify found to differ, since the ISO time `seenSince` if it is set.
+ * Batches read each object once more before they write. Repairs have a limit of their own: if many objects differ, the service may
+ * have been restored from a backup. Throws errors of state and sink.
  */
 export async function planRepair(
   { state, mirror }: Pick<SyncDeps, 'state' | 'mirror'>,
   stream: Stream,
-  { runId, seenSince }: RepairRequest,
+  { runId, seenSince }: { runId: number; seenSince: string | undefined },
   sink: PlanSink,
 ) {
   const { db } = state;
@@ -143,17 +122,13 @@ export async function planRepair(
   if (leftOut > 0) counts.left_out = leftOut;
   if (excepted > 0) counts.excepted = excepted;
   if (load?.problem) counts.staleLoad = load.problem;
+  const keys = undefined;
   const merged = { accepted: await countAccepted(db, stream.name), rows: 1, deadRows: 0 };
   const planned = { ...NOTHING_PLANNED, repair, asked: 0, samples: [], formerStreams: {} };
   const request = { kind: 'repair', range: null, runId } as const;
-  const decisions = await weigh({ state, mirror }, stream, request, {
-    standing,
-    merged,
-    planned,
-    keys: undefined,
-    load,
-  });
-  return { counts, standing, keys: undefined, gone: 0, load: undefined, ...decisions };
+  const read = { standing, merged, planned, keys, load };
+  const decisions = await weigh({ state, mirror }, stream, request, read);
+  return { counts, standing, keys, gone: 0, load: undefined, ...decisions };
 }
 
 /**
@@ -213,10 +188,8 @@ async function weigh(
   }
   const accepted = keys === undefined ? merged.accepted : await countAccepted(db, stream.name);
   // Decides about deactivations last, because they must wait if other operations are held.
-  for (const operation of [
-    ...operations.filter((one) => one !== 'retire'),
-    ...operations.filter((one) => one === 'retire'),
-  ]) {
+  const isLast = (operation: LimitedOperation) => Number(operation === 'retire');
+  for (const operation of operations.toSorted((a, b) => isLast(a) - isLast(b))) {
     const part = { stream: stream.name, operation, runId };
     const isExactly = (findApproval(standing.gates, operation)?.digest ?? null) !== null;
     const weighed: Omit<Weighed, 'earlier'> = {
@@ -253,14 +226,10 @@ async function weigh(
     const { gate, facts, keepsApproval } = verdict;
     if (keepsApproval) decisions.unused.push(operation);
     const name = gate.operation === '*' ? gate.reason : gate.operation;
-    const samples: HeldSample[] = operation === 'overwrite' ? planned.samples : [];
-    const known = decisions.holds[name];
-    decisions.holds[name] = {
-      ...gate,
-      facts,
-      count: planned[operation] + (known?.count ?? 0),
-      ...(samples.length > 0 && { samples }),
-    };
+    const count = planned[operation] + (decisions.holds[name]?.count ?? 0);
+    const { samples } = planned;
+    const hasSamples = operation === 'overwrite' && samples.length > 0;
+    decisions.holds[name] = { ...gate, facts, count, ...(hasSamples && { samples }) };
   }
   return decisions;
 }

@@ -36,13 +36,17 @@ const BATCH_KINDS = {
   releasedRetire: { limit: 'retire', isLast: true, isExempt: true },
   repair: { limit: 'repair' },
   repairRetire: { limit: 'repair', isLast: true },
-} as const satisfies Record<string, { limit?: LimitedOperation; isLast?: true; isExempt?: true }>;
+} as const satisfies Record<string, Kind>;
+
+interface Kind {
+  limit?: LimitedOperation;
+  isLast?: true;
+  isExempt?: true;
+}
 
 export type BatchKind = keyof typeof BATCH_KINDS;
 
-export function limitOf(kind: BatchKind): { limit?: LimitedOperation; isLast?: true; isExempt?: true } {
-  return BATCH_KINDS[kind];
-}
+export const limitOf = (kind: BatchKind): Kind => BATCH_KINDS[kind];
 
 export interface PlanRequest {
   kind: RunKind;
@@ -169,15 +173,7 @@ const KEYS_AT_END = 1000;
 export function createBatchWriter(
   { db }: State,
   { name, level, limits }: Stream,
-  {
-    planner,
-    retireLevel,
-    meter,
-  }: {
-    planner: Planner;
-    retireLevel: number;
-    meter: Meter;
-  },
+  { planner, retireLevel, meter }: { planner: Planner; retireLevel: number; meter: Meter },
 ) {
   const { runId } = planner;
   const write = (work: (tx: Queries) => Promise<void>) => asPlanner(db, planner, work);

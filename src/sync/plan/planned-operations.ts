@@ -5,6 +5,7 @@ import type { ServiceObject } from '../../destination/destination.js';
 import { UsageError } from '../../errors/errors.js';
 import { openCsvFile } from '../../files/csv-file.js';
 import { openOutputFile } from '../../files/text-file.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
 import { readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import { keptToJson, nameOfRule, type KeptField } from '../../streams/field-rules.js';
@@ -53,12 +54,8 @@ export async function describeOperations(
   const owners = await readOwnersByKey(deps.state.db, stream.name, keys);
   const known = new Map(owners.map((owner) => [owner.localKey, owner]));
   const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
-  const rendered = await renderWithParents(
-    deps,
-    stream,
-    rows,
-    (parent) => `(${parent.stream} ${parent.localKey})`,
-  );
+  const nameOf = ({ stream: parent, localKey }: RecordKey) => `(${parent} ${localKey})`;
+  const rendered = await renderWithParents(deps, stream, rows, nameOf);
   const externalIdOf = (key: string) => {
     const result = rendered.get(key);
     return result && 'extId' in result ? result.extId : known.get(key)?.externalId;
@@ -102,10 +99,7 @@ function changesOf(
   record: OwnerRecord | undefined,
 ): Pick<PlannedOperation, 'changes' | 'kept'> {
   if (!result)
-    return {
-      changes: standing ? diffObjects(standing, deactivate(stream, standing)) : [],
-      kept: [],
-    };
+    return { changes: standing ? diffObjects(standing, deactivate(stream, standing)) : [], kept: [] };
   if ('problem' in result) return NOTHING_CHANGES;
   const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
   return differencesOf(stream, object, standing, record?.acceptedFields);
@@ -113,17 +107,7 @@ function changesOf(
 
 // The output file of a plan. CSV has a line for each changed field, JSON lines have an object for each operation.
 
-const COLUMNS = [
-  'stream',
-  'operation',
-  'key',
-  'external_id',
-  'field',
-  'there',
-  'here',
-  'kept_by',
-  'problem',
-] as const;
+const COLUMNS = ['stream', 'operation', 'key', 'external_id', 'field', 'there', 'here', 'kept_by', 'problem'];
 
 interface PlanFile {
   write(stream: string, operations: readonly PlannedOperation[]): Promise<void>;
@@ -154,20 +138,10 @@ export async function openPlanFile(file: string): Promise<PlanFile> {
 /** Returns one CSV row for each changed field, or a single row without a field. Several values are joined by `; `. */
 function toRows(stream: string, { operation, key, externalId, changes, kept, problem }: PlannedOperation) {
   const row = { stream, operation, key, external_id: externalId, problem };
-  const changed = changes.map(({ field, old: there, new: here }) => ({
-    field,
-    there,
-    here,
-    kept_by: undefined,
-  }));
-  const stays = kept.map((one) => ({ ...one, kept_by: nameOfRule(one) }));
-  const rows = [...changed, ...stays].map(({ field, there, here, kept_by }) => ({
-    ...row,
-    field,
-    there: there.join('; '),
-    here: here.join('; '),
-    kept_by,
-  }));
+  const rows = [
+    ...changes.map(({ field, old: there, new: here }) => ({ field, there, here, kept_by: undefined })),
+    ...kept.map(({ field, there, here, ...rule }) => ({ field, there, here, kept_by: nameOfRule(rule) })),
+  ].map((of) => ({ ...row, ...of, there: of.there.join('; '), here: of.here.join('; ') }));
   return rows.length === 0 ? [row] : rows;
 }
 

@@ -22,10 +22,11 @@ import { planStream } from './plan-stream.js';
 interface PreviewOptions {
   /** Number of records that may still be written in all streams. Each preview subtracts its own. */
   room?: { records: number };
-  signal?: AbortSignal;
   /** Called with all operations, in lists of about 1,000, while the stream is read. */
   each?: ((operations: readonly PlannedOperation[]) => Promise<void>) | undefined;
 }
+
+type Describe = (operations: readonly Planned[]) => Promise<PlannedOperation[]>;
 
 export type Preview = Awaited<ReturnType<typeof previewStream>>;
 /** Maximum number of examples for each operation. */
@@ -42,7 +43,7 @@ const CONTEXT = { lane: 'verify' } as const;
 export async function previewStream(
   deps: PlanDeps,
   stream: Stream,
-  { room = { records: Infinity }, signal, each }: PreviewOptions = {},
+  { room = { records: Infinity }, each }: PreviewOptions = {},
 ) {
   const preview = {
     stream: stream.name,
@@ -74,27 +75,21 @@ export async function previewStream(
     ? deps.destination
     : withoutFailures(deps.destination, (reason) => (preview.unread = reason));
   const asking = { ...deps, destination };
-  const context = { ...CONTEXT, signal };
-  const describe = (operations: readonly Planned[]) =>
-    describeOperations(asking, stream, operations, context);
+  const describe: Describe = (operations) => describeOperations(asking, stream, operations, CONTEXT);
   const foresee = (keys: readonly string[]) => foreseeIds(asking, stream, keys);
   const { sink, chosen } = createPreviewSink(preview, foresee, each && { each, describe });
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
-    const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, load, questions, renamed, standing } = await planStream(
-      asking,
-      stream,
-      request,
-      sink,
-    );
-    preview.frozen = standing.frozen;
-    preview.counts = counts;
+    const request = { kind: 'sync', range, room, context: CONTEXT } as const;
+    const planned = await planStream(asking, stream, request, sink);
+    const { load, holds } = planned;
+    preview.frozen = planned.standing.frozen;
+    preview.counts = planned.counts;
     preview.holds = holds;
     preview.load = load && toLoadFacts(load);
-    preview.renamed = renamed;
-    preview.requests =
-      questions + countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
+    preview.renamed = planned.renamed;
+    const requests = countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
+    preview.requests = planned.questions + requests;
     preview.samples = await describe([...chosen.samples.values()].flat());
   } catch (error) {
     // Errors of `each`, such as a full disk, do not belong to the stream.
@@ -115,12 +110,7 @@ export function isUnsendable({ samples, refused }: Pick<Preview, 'samples' | 're
 function createPreviewSink(
   preview: Pick<Preview, 'refused' | 'refusals' | 'handedOver' | 'handovers'>,
   foresee: (keys: readonly string[]) => Promise<ForeseenIds>,
-  listing:
-    | {
-        each: NonNullable<PreviewOptions['each']>;
-        describe: (operations: readonly Planned[]) => Promise<PlannedOperation[]>;
-      }
-    | undefined,
+  listing: { each: NonNullable<PreviewOptions['each']>; describe: Describe } | undefined,
 ) {
   const chosen = {
     samples: new Map<Operation, Planned[]>(),

@@ -1,6 +1,6 @@
 // Executes runs that only read: `reconcile`, and `verify` without repair. They need no batches and no queue. One
 // process does all the work, and only one such run of a kind exists at a time. An interrupted run is started again.
-import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import { codeOf, reasonOf, SlotsyncError } from '../../errors/errors.js';
 import { createStoppable, repeat, type Stoppable } from '../../process/lifecycle.js';
 import type { Logger } from '../../process/logger.js';
 import { inSpan } from '../../process/tracing.js';
@@ -65,7 +65,7 @@ export async function workReading<T>(
   } catch (error) {
     const reason = signal?.aborted
       ? { code: 'interrupted', message: 'the process was stopped' }
-      : { code: codeOf(error), message: messageWithDetail(error) };
+      : reasonOf(error);
     await failRun(db, id, reason);
     log.warn({ runId: id, kind, code: reason.code }, 'reading ended early');
     throw error;
