@@ -80,7 +80,7 @@ export function createExecutor(options: ExecutorOptions) {
     await attempt.note(found).catch((error: unknown) => {
       child.warn(
         { code: codeOf(error) },
-        'the failure could not be noted; the next attempt begins with less',
+        'findings of the failed attempt not stored; the next attempt starts without them',
       );
     });
   }
@@ -101,7 +101,7 @@ export function createExecutor(options: ExecutorOptions) {
       return attempt.again(decision.afterMs, error);
     }
     if (mustWait)
-      child.warn({ code: codeOf(error) }, 'the service fails for every job: this job is tried again later');
+      child.warn({ code: codeOf(error) }, 'service fails for every job; this job is retried later');
     return attempt.again(decision.afterMs);
   }
 

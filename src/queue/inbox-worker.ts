@@ -73,12 +73,12 @@ export function createInboxWorker(options: InboxWorkerOptions) {
         if (polled?.anew)
           child.warn(
             { column: stream.cursor, why: polled.anew },
-            'the stream is polled from its first row again',
+            'polling restarts at the first row of the stream',
           );
         if (polled?.impossible)
           child.warn(
             { column: stream.cursor, rows: polled.impossible },
-            'rows are not polled: the value of their cursor comes from no clock or sequence',
+            'rows not polled: no clock or sequence returns such a cursor value',
           );
         if (polled && polled.put > 0) child.info({ ...polled }, 'stream polled');
         return polled?.more ? Math.min(everyMs, CONTINUE_POLL_MS) : everyMs;
@@ -105,7 +105,8 @@ export function createInboxWorker(options: InboxWorkerOptions) {
       const inbox = repeat(takeFromInbox, {
         everyMs: INBOX_EVERY_MS,
         signal: stopping,
-        onError: (error) => log.warn({ code: codeOf(error) }, 'taking from the inbox failed; it is retried'),
+        onError: (error) =>
+          log.warn({ code: codeOf(error) }, 'taking changes from the inbox failed; it is retried'),
       });
       listener = listenForChanges(state.url, inbox.wake);
       loops.push(inbox);

@@ -101,7 +101,7 @@ export function createOwnRuns(options: OwnRunsOptions) {
       let isLeft = false;
       const work = workOwnRun(runId, lane, own).catch((error: unknown) => {
         isLeft = true;
-        log.warn({ runId, code: codeOf(error) }, 'run left to the next sweep');
+        log.warn({ runId, code: codeOf(error) }, 'queueing the run failed; the next sweep queues it');
       });
       worked.add(work);
       await work.finally(() => worked.delete(work));

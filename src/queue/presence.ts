@@ -63,9 +63,9 @@ export async function startPresence({ state, log, command, configuration, quota 
   /** Records that the state was restored. One transaction: a noticed restore must not be lost if recording fails. */
   const noteRestored = () =>
     state.db.transaction(async (tx) => {
-      log.error('the state has forgotten what this process noted: it was put back');
+      log.error('state database was restored: it no longer has the heartbeat of this process');
       await noteDatabase(tx, 'state', readStateFacts);
-      await markRestored(tx, 'state', 'was put back to an earlier time while a process was at work');
+      await markRestored(tx, 'state', 'was restored to an earlier time while a process was running');
       return (await notePresence(tx, process_, stopped, { configuration, isChanged })).notedAt ?? undefined;
     });
   notedAt = await note();
@@ -73,21 +73,24 @@ export async function startPresence({ state, log, command, configuration, quota 
     everyMs: RENEW_PROCESS_MS,
     firstAfterMs: FIRST_RENEWAL_MS,
     signal: closing.signal,
-    onError: (error) => log.debug({ code: codeOf(error) }, 'process not noted in the state; it is retried'),
+    onError: (error) =>
+      log.debug({ code: codeOf(error) }, 'heartbeat not written to the state; it is retried'),
   });
   // Deletes old rows here, because killed processes and ended alerts leave rows even while no run can be planned.
   const pruning = repeat(() => pruneNotes(state.db), {
     everyMs: PRUNE_EVERY_MS,
     signal: closing.signal,
-    onError: (error) => log.debug({ code: codeOf(error) }, 'old notes not deleted; it is retried'),
+    onError: (error) =>
+      log.debug({ code: codeOf(error) }, 'deleting old rows of the state failed; it is retried'),
   });
 
   async function renew(): Promise<void> {
     const wasChanged = isChanged;
     isChanged = (await configuration?.isChanged()) ?? false;
     if (isChanged && !wasChanged)
-      log.warn('configuration changed on disk: this process goes on with the one it has loaded; restart it');
-    if (wasChanged && !isChanged) log.info('configuration on disk is again the one that was loaded');
+      log.warn('configuration file changed: this process still uses the version that it loaded; restart it');
+    if (wasChanged && !isChanged)
+      log.info('configuration file is again the version that this process loaded');
     notedAt = await note();
     const now = await quota?.findPlace();
     if (now && place && now.id !== place.id) await moveQuotaPlace(state.db, place.id, now);

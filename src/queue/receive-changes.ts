@@ -28,8 +28,9 @@ const jobSchema = z.union([
   z.strictObject({ stream: text, keys: z.array(z.unknown()).min(1).max(10_000) }),
 ]);
 
-const JOB = 'the job is { stream, key } or { stream, keys: [...] } with 1 to 10000 keys, and nothing else';
-const KEY = `a key is text of at most ${MAX_ID_BYTES} bytes, a whole number, or a list of these, one for each column of a composite key`;
+const JOB =
+  'the job must be { stream, key } or { stream, keys: [...] } with 1 to 10000 keys, without other fields';
+const KEY = `a key is text of at most ${MAX_ID_BYTES} bytes, a whole number, or for a composite key a list with one of these for each column`;
 
 /** Returns the stream and local keys of a job, or the fault of an invalid job. The fault quotes nothing of the job. */
 export function readChangeJob(
@@ -50,7 +51,8 @@ export function readChangeJob(
     if (key === undefined) return `${place}: ${KEY}`;
     const local = Array.isArray(key) ? joinKey(key.map(String)) : String(key);
     const fits = Array.isArray(key) ? key.length === columns : splitKey(local, columns ?? 1) !== undefined;
-    if (isTooLong(local)) return `${place}: its parts are longer than ${MAX_ID_BYTES} bytes together`;
+    if (isTooLong(local))
+      return `${place}: the parts of the key are longer than ${MAX_ID_BYTES} bytes together`;
     if (columns !== undefined && !fits)
       return `${place}: a key of this stream has ${columns} ${columns === 1 ? 'part' : 'parts'}`;
     keys.add(local);

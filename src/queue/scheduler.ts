@@ -41,7 +41,7 @@ export async function startScheduler(
   async function startDueRuns(): Promise<void> {
     if (looks++ % LOADS_EVERY === 0)
       await noticeLoads(deps).catch((error: unknown) =>
-        log.warn({ code: codeOf(error) }, 'the load of the mirror could not be read'),
+        log.warn({ code: codeOf(error) }, 'reading the load time of the mirror failed'),
       );
     for (const run of [...(await startScheduled({ ...deps, mustWait })), ...(await startDue(deps))])
       await producer.enqueueRun(run.id, run.lane);

@@ -132,7 +132,7 @@ export function createWorkers(options: WorkersOptions) {
     log.error({ code: codeOf(failure) }, 'worker ended unexpectedly');
     const why = failure === undefined ? '' : ` (${codeOf(failure)})`;
     presence?.sendingStopped(
-      new SlotsyncError('worker_ended', `the process stopped working the queue${why}`, { cause: failure }),
+      new SlotsyncError('worker_ended', `the process no longer works the queue${why}`, { cause: failure }),
     );
     jobWorkers?.pause(); // other processes then take the jobs of its other queues too
   }
@@ -175,7 +175,7 @@ function createRequeue({ producer, presence, streams, log }: WorkersOptions) {
     for (const { id, fingerprints } of others) {
       const differing = differingStreams(fingerprints, fingerprintsOf(streams.values()));
       if (differing.length > 0 && !leftToOthers.has(id))
-        log.warn({ runId: id, differing }, 'run left to processes with its configuration');
+        log.warn({ runId: id, differing }, 'run not queued: only processes with its configuration work it');
     }
     leftToOthers = new Set(others.map(({ id }) => id));
   };

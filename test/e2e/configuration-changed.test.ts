@@ -100,9 +100,12 @@ describe('a configuration that changed under a worker with the former one', () =
         `process ${worker.child.pid}, has (another configuration|the configuration loaded .* have changed) .*: restart it`,
       ),
     );
-    await until(() => worker.output().includes('run left to processes with its configuration'), {
-      describe: () => `the worker to leave the run to others: ${worker.output()}`,
-    });
+    await until(
+      () => worker.output().includes('run not queued: only processes with its configuration work it'),
+      {
+        describe: () => `the worker to leave the run to others: ${worker.output()}`,
+      },
+    );
     expect(await latest()).toMatchObject({ id, status: 'planning' });
 
     const present = await world.startWorker();

@@ -82,7 +82,7 @@ describe('a plan with objects to overwrite', () => {
 
   it('refuses another ending of the file, and a file that cannot be written', async () => {
     const wrong = await world.run(['plan', '--out', 'plan.xlsx']);
-    expect(wrong.stderr).toContain("--out takes a file that ends with .csv or .jsonl, not 'plan.xlsx'");
+    expect(wrong.stderr).toContain("--out needs a file name that ends with .csv or .jsonl, not 'plan.xlsx'");
     expect(wrong.code).toBe(2);
     writeFileSync(path.join(world.folder, 'file'), '');
     const unwritable = await world.run(['plan', '--out', 'file/plan.csv']);

@@ -52,7 +52,7 @@ it('a plan foresees the refusal of an external id that a row of another stream h
   const world = await openSynced();
   await world.sql`INSERT INTO labs VALUES ('l3', 'Lab 3', '3'), ('l9', 'Lab 9', '99')`;
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k9', 'Room 9', '99')`;
-  const first = 'of the two, only the row that is sent first is accepted';
+  const first = 'only the row that is sent first will be accepted';
   expect((await preview(world, 'labs')).refusals).toEqual([
     { key: 'l3', code: 'external_id_shared', message: "external id 'room_3' is also that of rooms 'k3'" },
     {

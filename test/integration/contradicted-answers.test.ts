@@ -115,7 +115,7 @@ it.each([['always'], ['changed']] as const)(
     }
     expect(await reasonsOf(world)).toEqual({
       A1: 'synced',
-      a1: "the service gave 'room_a1' the number 1001, which is that of 'room_A1'",
+      a1: "the service gave 'room_a1' the number 1001, which belongs to 'room_A1'",
     });
     expect(nameAtService(world, 'A1')).toBe('Room A1');
     await expectNothingToSend(world);
@@ -134,7 +134,7 @@ it('a number of another record after a restore is not accepted, and both objects
   expect(run.status).toBe('partial');
   expect(await reasonsOf(world)).toEqual({
     A: 'synced',
-    B: "the service gave 'room_B' the number 1001, which is that of 'room_A'",
+    B: "the service gave 'room_B' the number 1001, which belongs to 'room_A'",
   });
   await world.drainInbox();
   await world.sync();

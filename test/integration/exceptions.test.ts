@@ -267,7 +267,7 @@ it('an excepted record keeps its object although another row has the external id
   await world.sync();
   expect(nameAtService(world, 'A')).toBe('Room A');
   const { 2: taking } = await world.recordsOf('rooms');
-  expect(taking?.error_message).toContain("that of rooms '1', which an exception leaves as it is");
+  expect(taking?.error_message).toContain("that of rooms '1', which an exception protects");
   await end(world, '1');
   await world.drainInbox();
   await world.sync();

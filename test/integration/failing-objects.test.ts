@@ -56,7 +56,7 @@ describe('a failing object', () => {
     expect((await world.recordsOf('rooms'))['r013']).toMatchObject({
       error_code: FAILS_ON_OBJECT,
       error_message:
-        'PUT /v1/objects answered 500: out of memory; it failed each time this object was sent, and others were answered',
+        'PUT /v1/objects answered 500: out of memory; the service failed each time this object was sent, and answered other objects',
       in_doubt: true,
       claimed_by: null,
     });

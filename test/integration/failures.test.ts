@@ -66,7 +66,7 @@ describe('a record whose object is booked', () => {
     expect(failure).toMatchObject({ localKey: 'A', status: 'deferred', errorCode: 'still_reserved' });
     expectNextStep(nextStep(failure), 'wait');
     expect(describeFailure(failure)).toMatch(
-      /rooms 'A' \(room_1\): deferred, its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {4}→ No action needed/,
+      /rooms 'A' \(room_1\): deferred, the row was deleted, but its object is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {4}→ No action needed/,
     );
   });
 });

@@ -142,7 +142,7 @@ describe('a row with `match`', () => {
     const { A } = await world.recordsOf('rooms');
     expect(A).toMatchObject({ status: 'dead', error_code: 'match_ambiguous' });
     expect(A?.error_message).toContain(
-      `3 objects have its values of room.name: 'hand_7', 'hand_8' (inactive), number ${id}`,
+      `3 objects have the row's values of room.name: 'hand_7', 'hand_8' (inactive), number ${id}`,
     );
     expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_B']);
     world.sandbox.removeObject(id);
@@ -247,7 +247,7 @@ describe('a row with `match`', () => {
       { key: 'A', externalId: 'hand_7', changes: [{ field: 'room.seats', old: [], new: ['5'] }] },
       {
         key: 'B',
-        problem: expect.stringContaining("2 objects have its values of room.name: 'twin_1', 'twin_2'"),
+        problem: expect.stringContaining("2 objects have the row's values of room.name: 'twin_1', 'twin_2'"),
       },
       {
         key: 'C',

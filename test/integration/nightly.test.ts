@@ -137,12 +137,12 @@ describe('an occurrence of a schedule', () => {
       await sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 hour', last_due = now() - interval '1 hour'`;
       await sql`UPDATE slotsync.schedules SET ${sql(column)} = now() + interval '1 day'`;
       expect(await startScheduled(world.deps())).toEqual([]);
-      expect(said('schedule was noted as started in the future')).toMatchObject([{ schedule: 'nightly' }]);
+      expect(said('schedule had a start time in the future')).toMatchObject([{ schedule: 'nightly' }]);
       // Two minutes pass.
       await sql`
       UPDATE slotsync.schedules SET registered_at = registered_at - interval '2 minutes', last_due = last_due - interval '2 minutes'`;
       expect(await startScheduled(world.deps())).toHaveLength(1);
-      expect(said('schedule was noted as started in the future')).toHaveLength(1);
+      expect(said('schedule had a start time in the future')).toHaveLength(1);
     },
   );
 
@@ -162,7 +162,7 @@ describe('an occurrence of a schedule', () => {
       streams: ['halls'],
     });
     expect(await startScheduled(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
-    expect(said('streams of an unfinished run stay due after it')).toMatchObject([
+    expect(said('streams stay due until an unfinished run that covers them has ended')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
     ]);
 

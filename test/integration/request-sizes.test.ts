@@ -10,7 +10,7 @@ const many = (count: number) => Array.from({ length: count }, (_, at) => `r${Str
 
 /** Returns the last learned size, from the log. */
 function learnedSize({ lines }: World): unknown {
-  const last = lines.findLast((line) => line.includes('another number from now on')) ?? '{}';
+  const last = lines.findLast((line) => line.includes('number of objects in one request changed')) ?? '{}';
   return (JSON.parse(last) as { objects?: number }).objects;
 }
 

@@ -73,7 +73,7 @@ describe('an object with bookings yet to come', () => {
     const { A, B } = await world.recordsOf('rooms');
     expect(A).toMatchObject({ status: 'deferred', error_code: 'still_reserved', waits_for: null });
     expect(A?.error_message).toMatch(
-      /^its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC, res_2 at .*, res_3 at [^,]* and 3 more$/,
+      /^the row was deleted, but its object is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC, res_2 at .*, res_3 at [^,]* and 3 more$/,
     );
     expect(B?.error_message).toMatch(/booked: res_6 at [^,]* UTC$/);
     expect(bookingFinds(world)).toHaveLength(1);

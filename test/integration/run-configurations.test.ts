@@ -120,7 +120,7 @@ it('a run fails only the stream that the configuration does not know, and says s
   expect(run).toMatchObject({
     status: 'partial',
     errorCode: 'configuration',
-    errorMessage: 'halls: the configuration has no such stream any more',
+    errorMessage: 'halls: the stream was removed from the configuration',
     counts: { rooms: { synced: 1 } },
   });
   expect(nameAtService(world, 'A')).toBe('Room A');

@@ -221,7 +221,7 @@ describe('a moved row where the service can change types', () => {
       status: 'dead',
       error_code: 'external_id_taken',
       error_message: expect.stringMatching(
-        /as a staff, not a student, and stays one: .* its type cannot be changed$/,
+        /as a staff, not a student, and the service does not change the type: .* its type cannot be changed$/,
       ),
     });
     expect((await world.sync()).run).toMatchObject({ plan: { staff: { retire: 1 } } });

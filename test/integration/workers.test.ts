@@ -568,7 +568,7 @@ it('a worker whose queue loop ends is noted as sending nothing, with the reason'
     expect(noted).toMatchObject({
       isAlive: true,
       errorCode: 'worker_ended',
-      errorMessage: 'the process stopped working the queue (ECONNRESET)',
+      errorMessage: 'the process no longer works the queue (ECONNRESET)',
     });
     expect(workers.phase()).toBe('ended');
     expect(workers.sendingStopped()).toMatchObject({ code: 'worker_ended' });

@@ -115,7 +115,7 @@ describe('a shared request', () => {
 
   it('leaves out the objects of a batch that has lost its claim, and sends the rest', async () => {
     const { filler, sent, grant } = playService();
-    const lost = new SlotsyncError('claim_lost', 'another batch took these records over');
+    const lost = new SlotsyncError('claim_lost', 'another batch has taken over some of the records');
     const losing = order('a', 3, { claim: { confirm: () => Promise.reject(lost) } });
     const ends = Promise.all([losing, order('b', 3)].map((one) => filler.put(auto, SYNC, one)));
     await grant(2);

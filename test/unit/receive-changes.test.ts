@@ -38,7 +38,7 @@ describe('a job of another program', () => {
     [
       'parts too long together',
       { stream: 'groups', key: ['a'.repeat(600), SECRET.repeat(40)] },
-      'key: its parts are longer than 1024 bytes together',
+      'key: the parts of the key are longer than 1024 bytes together',
     ],
     [
       'too few parts',

@@ -57,7 +57,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
     throw new SlotsyncError('configuration', `the configuration has no stream '${batch.stream}' any more`, {
-      remedy: 'Put it back, or let the run end and start another.',
+      remedy: 'Add the stream to the configuration again, or wait until the run has ended and start another.',
     });
   }
   if (batch.frozen !== null) {
@@ -122,7 +122,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const gate = gateOf(failure, batch);
   if (gate && settled.open.length > 0) {
     const held = await closeGate(state.db, stream.name, gate);
-    if (held > 0) log.warn({ records: held, reason: gate.reason }, 'the rest of the stream is held');
+    if (held > 0) log.warn({ records: held, reason: gate.reason }, 'unsent records of the stream are held');
     isLeft = !(await isToBeSent(state.db, batch.id, claim.right.token));
   }
   const counts = countOutcomes(settled.written);
@@ -137,7 +137,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   if (failure !== undefined) throw failure;
   if (unanswered.size === 0)
     throw new SlotsyncError('claimed', 'another batch is writing some of these records');
-  throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
+  throw new SlotsyncError('answer_incomplete', 'the service gave no final answer for some objects', {
     facts: { objects: settled.open.length },
   });
 }
@@ -154,7 +154,10 @@ function gateOf(failure: unknown, { runId, operation }: Batch): ClosedGate | und
 /** Error that ends the batch because the service refused too many records of the stream. */
 class RefusedTooOften extends SlotsyncError {
   constructor() {
-    super('run_stopped', 'the service refused too much of its stream, so no more of the batch is sent');
+    super(
+      'run_stopped',
+      'the service refused too many records of the stream, so the rest of the batch is not sent',
+    );
   }
 }
 

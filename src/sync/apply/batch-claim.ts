@@ -180,13 +180,13 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch) 
      */
     async confirm(): Promise<void> {
       if (until - clock() < requestTimeoutMs + MARGIN_MS && !(await renew()))
-        throw new SlotsyncError('claim_lost', 'another batch took these records over');
+        throw new SlotsyncError('claim_lost', 'another batch has taken over some of the records');
       // The run was checked when the batch was taken. Checks it again for later requests, or if the slot came late.
       const isSeenJustNow = confirmations++ === 0 && clock() - takenAt < SEEN_JUST_NOW_MS;
       if (!isSeenJustNow && !(await isToBeSent(db, batch.id, right.token)))
         throw new SlotsyncError(
           'run_stopped',
-          'its run was paused or cancelled, its stream frozen, or an exception made of a record, so no more of the batch is sent',
+          'the rest of the batch is not sent: its run was paused or cancelled, its stream was frozen, or a record became an exception',
         );
     },
 

@@ -31,7 +31,7 @@ export async function refuseForeignNumbers(
     holdersOf.set(one.destinationId, [...(holdersOf.get(one.destinationId) ?? []), one]);
   answeredTo.set(token, [...(answeredTo.get(token) ?? []), ...given]);
   const refuse = (extId: string, number: string, other: string) => {
-    const message = `the service gave '${extId}' the number ${number}, which is that of '${other}'`;
+    const message = `the service gave '${extId}' the number ${number}, which belongs to '${other}'`;
     results.set(extId, { accepted: false, status: undefined, message });
   };
   const foundAs = new Map([...found.values()].map(({ id, extId }) => [id, extId]));

@@ -126,7 +126,7 @@ async function linkClaimed(
     const { localKey } = write.record;
     const [record, given] = [claim.records.get(localKey), wanted.get(localKey)];
     if (!record || !given || !isLinked.has(localKey))
-      return note(outcome.linkRefused(write, reasons.get(localKey) ?? 'it was not linked'));
+      return note(outcome.linkRefused(write, reasons.get(localKey) ?? 'the link was not stored'));
     const object: DestinationObject = { ...write.object, extId: given.extId };
     return [
       {

@@ -137,6 +137,6 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
 
 /** Returns the error of an attempt in which only some objects failed. `areAlone`: each was sent alone. */
 export function serviceFailsOnObject(cause: unknown, areAlone: boolean): SlotsyncError {
-  const message = 'the service failed at some objects, and answered others of the batch';
+  const message = 'the service failed on some objects of the batch, and answered others';
   return new SlotsyncError(FAILS_ON_OBJECT, message, { facts: { areAlone }, cause });
 }

@@ -62,7 +62,7 @@ export function createRequestSizes(log: Logger, requestTimeoutMs: number, clock:
       sizes.set(type, size);
       const { objects } = size;
       if (objects !== before)
-        log.info({ type, objects, before, request }, 'objects in one request: another number from now on');
+        log.info({ type, objects, before, request }, 'number of objects in one request changed');
     },
   };
 }

@@ -101,7 +101,7 @@ export async function foreseeIds(
   return foreseen;
 }
 
-const FIRST_WINS = 'of the two, only the row that is sent first is accepted';
+const FIRST_WINS = 'only the row that is sent first will be accepted';
 
 export const describeChangedId = ({ former, now }: Pick<ChangedId, 'former' | 'now'>): string =>
   `the service knows this record as '${former}', but its row now has '${now}'`;

@@ -138,19 +138,20 @@ function chooseMeant(
   const fields = (stream.match ?? []).join(', ');
   const free = candidates.filter(({ owner }) => owner === undefined);
   const names = list(free.map(({ object }) => nameOf(object)));
-  if (free.length > 1) return { ambiguity: `${free.length} objects have its values of ${fields}: ${names}` };
+  if (free.length > 1)
+    return { ambiguity: `${free.length} objects have the row's values of ${fields}: ${names}` };
   const [only] = free;
   if (only && group.length > 1) {
     const others = group.filter((other) => other.key !== key).map((other) => `'${other.key}'`);
     return {
-      ambiguity: `the object ${names} has its values of ${fields}, and so ${others.length > 1 ? 'have' : 'has'} ${stream.name} ${list(others)}`,
+      ambiguity: `the object ${names} has the row's values of ${fields}, and so ${others.length > 1 ? 'have' : 'has'} ${stream.name} ${list(others)}`,
     };
   }
   if (only) return { object: only.object };
   for (const { object, owner } of candidates)
     if (typeof owner === 'object')
       return {
-        ambiguity: `the object ${nameOf(object)} has its values of ${fields}, but is linked to ${owner.stream} '${owner.localKey}'`,
+        ambiguity: `the object ${nameOf(object)} has the row's values of ${fields}, but is linked to ${owner.stream} '${owner.localKey}'`,
       };
   return undefined;
 }

@@ -60,7 +60,7 @@ const DAY = 24 * 60 * 60 * 1000;
 /** Seconds until a refused object is sent again, if the service accepted nothing. A second refusal is final. */
 const SECOND_LOOK_SECONDS = 2 * 60;
 const LOOKED_AT_AGAIN =
-  'nothing was accepted beside it, so it is sent once more after 2 minutes before it is given up';
+  'no other object of the request was accepted, so this one is sent once more after 2 minutes before it is given up';
 /** Maximum number of reservations that an error message names. */
 const NAMED = 3;
 
@@ -84,7 +84,10 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
   const { status, message } = result;
   if (!isFinal(status)) return undefined;
   if (former)
-    return { ...externalIdTaken(write, former.typeId, `, and stays one: ${message}`), keptBy: former.keptBy };
+    return {
+      ...externalIdTaken(write, former.typeId, `, and the service does not change the type: ${message}`),
+      keptBy: former.keptBy,
+    };
   const code = refusedCode(retires, status);
   const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
   if (isAnyAccepted || (isSecond && !record.isCheckPending))
@@ -140,7 +143,7 @@ const refusedCode = (retires: boolean, status: number) =>
 
 /** Outcome if the service failed on every request with the object. The object may be written nevertheless. */
 export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
-  const message = `${messageWithDetail(error)}; it failed each time this object was sent, and others were answered`;
+  const message = `${messageWithDetail(error)}; the service failed each time this object was sent, and answered other objects`;
   return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
 }
 
@@ -183,7 +186,7 @@ function acceptance(
     endsAt,
   };
   if (!leftOut) return accepted;
-  const message = `${describeMissing(leftOut)}; the object is there without it, and is sent again then`;
+  const message = `${describeMissing(leftOut)}; the object was sent without this reference, and is sent again once the record is there`;
   const fields = `${acceptedFields ?? ''}${takeLater(leftOut.ruled, record, standing)}` || null;
   const waiting = { code: REFERENCE_CIRCLE, message, waitsFor: leftOut };
   return { ...accepted, acceptedFields: fields, outcome: 'deferred', ...waiting };
@@ -250,7 +253,7 @@ export function ownerExcepted(
   write: Write,
   { stream, localKey }: { stream: string; localKey: string },
 ): Outcome {
-  const message = `the object '${write.object.extId}' is that of ${stream} '${localKey}', which an exception leaves as it is: slotsync exceptions`;
+  const message = `the object '${write.object.extId}' is that of ${stream} '${localKey}', which an exception protects: slotsync exceptions`;
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
@@ -306,14 +309,14 @@ export function stillReserved(
     .slice(0, NAMED)
     .map(({ name, begin }) => `${name} at ${formatMinute(new Date(begin * 1000), timeZone)}`);
   const more = reservations.length - next.length;
-  const message = `its row is gone, but it is booked: ${next.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const message = `the row was deleted, but its object is booked: ${next.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
   return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
 }
 
 /** Outcome of a deactivation while rows of the stream are not written. One of these rows may have the object now. */
 export function retirementPostponed(write: Write): Outcome {
   const message =
-    'its row is gone, but creates or updates of its stream are held, failed, given up or in doubt: slotsync failures';
+    'the row was deleted, but creates or updates of the stream are held, failed, given up or in doubt: slotsync failures';
   return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
 }
 

@@ -267,11 +267,11 @@ function createKeyCheck() {
         const rows = reserved === 1 ? 'the key of a row begins' : `the keys of ${reserved} rows begin`;
         throw new SlotsyncError(
           'key_reserved',
-          `${rows} with '#former ', as those of objects without a row do`,
+          `${rows} with '#former ', which is reserved for former objects`,
         );
       }
       if (disorder > 0) {
-        const message = 'the mirror does not return its keys in the order of their UTF-8 bytes';
+        const message = 'the mirror returns keys that are not sorted by their UTF-8 bytes';
         throw new SlotsyncError('key_order', message);
       }
     },

@@ -103,7 +103,7 @@ export async function planRun(
     const pruning = isPruned
       ? pruneRuns(state.db)
           .then(() => pruneHistory(state.db, deps))
-          .catch((error: unknown) => log.warn({ code: codeOf(error) }, 'old runs were not deleted'))
+          .catch((error: unknown) => log.warn({ code: codeOf(error) }, 'deleting old runs failed'))
       : undefined;
     await deps.recognize?.(isIncremental ? MINUTE : JUST_NOW);
     await compareIdsAsConfigured(deps);
@@ -213,7 +213,7 @@ async function planStreams(
     }
   }
   for (const name of run.streams.filter((one) => !deps.streams.has(one))) {
-    const message = 'the configuration has no such stream any more';
+    const message = 'the stream was removed from the configuration';
     await failStream(deps, planner, run, { name, level: 0 }, new SlotsyncError('configuration', message));
   }
   const hasProblems = plans.some(({ standing }) => standing.hasProblem);

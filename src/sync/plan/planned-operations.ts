@@ -129,9 +129,9 @@ export async function openPlanFile(file: string): Promise<PlanFile> {
       write: (stream, operations) => write(operations.map((one) => toLine(stream, one)).join('')),
     };
   }
-  throw new UsageError(`--out takes a file that ends with .csv or .jsonl, not '${file}'`, {
+  throw new UsageError(`--out needs a file name that ends with .csv or .jsonl, not '${file}'`, {
     remedy:
-      '.csv is for spreadsheets: a line for each field. .jsonl is for programs: an object for each operation.',
+      'Use .csv for spreadsheets (one line for each field), or .jsonl for programs (one object for each operation).',
   });
 }
 

@@ -54,7 +54,7 @@ export function createNameCheck(destination: Destination, now: () => number = ()
       if (unknown.length > 0) {
         throw new SlotsyncError('configuration', unknown.join('; '), {
           remedy:
-            'Correct the names in the configuration, or create them at the service; nothing was written.',
+            'Nothing was written. Correct the names in the configuration, or create them at the service.',
         });
       }
       for (const { fingerprint } of asked) known.set(fingerprint, now());

@@ -20,8 +20,11 @@ export function createRecognizer({
 }) {
   const report = (database: string, { is, ...found }: Recognition) => {
     if (is === 'promoted')
-      log.warn({ database }, 'a replica of this database was promoted: what it had not received yet is lost');
-    if (is === 'other') log.warn({ database, ...found }, 'this database was restored, or is another one');
+      log.warn(
+        { database },
+        'a replica of this database was promoted: writes that had not reached it are lost',
+      );
+    if (is === 'other') log.warn({ database, ...found }, 'this database was restored or replaced');
   };
   const state = remembered(async () => report('state', await noteDatabase(db, 'state', readStateFacts)));
   const mirrorAlone = remembered(async () =>

@@ -60,7 +60,7 @@ export function createLoadWait(
       const load = await mirror.readLoad(stream);
       return load && 'at' in load ? load.at : null;
     } catch (error) {
-      log.warn({ code: codeOf(error), stream: stream.name }, 'the load of the mirror could not be read');
+      log.warn({ code: codeOf(error), stream: stream.name }, 'reading the load time of the mirror failed');
       return null;
     }
   }
@@ -105,7 +105,7 @@ export async function startScheduled(
   for (const name of await correctSchedules(state.db))
     log.warn(
       { schedule: name },
-      'schedule was noted as started in the future, by a wrong clock: corrected to now',
+      'schedule had a start time in the future, set by a wrong clock; corrected to now',
     );
   const schedules = await listSyncSchedules(state.db);
   if (schedules.length === 0) return [];
@@ -145,7 +145,7 @@ async function startOccurrence(
   if (!started) return undefined;
   for (const { run, streams: covered } of started.busy) {
     const facts = { streams: covered, coveredBy: run.id, isPaused: run.pausedAt !== null };
-    log.info(facts, 'streams of an unfinished run stay due after it');
+    log.info(facts, 'streams stay due until an unfinished run that covers them has ended');
   }
   if (started.run)
     log.info({ runId: started.run.id, streams: started.run.streams }, 'scheduled sync started');
