@@ -37,10 +37,7 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     if (batch.operation === 'repair' && sourceHash !== record.sourceHash)
       return note(outcome.skipped(record));
     if ('problem' in result) return note(outcome.mappingFailed(record, sourceHash, result));
-    if (ownsAnother(record, result))
-      return note(
-        outcome.externalIdChanged(record, sourceHash, { former: record.externalId ?? '', now: result.extId }),
-      );
+    if (ownsAnother(record, result)) return note(outcome.externalIdChanged(record, sourceHash, result.extId));
     if ('missing' in result) {
       const parent = deps.streams.get(result.missing.stream);
       return note(outcome.referenceMissing(record, sourceHash, result, stream, parent, now));
