@@ -6,8 +6,8 @@ import type { SlotsyncError } from '../../errors/errors.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { DestinationObject, FieldValues } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
+import type { IdentityDeps } from './row-ids.js';
 import { whoHasObjects } from './who-has.js';
-import type { SyncDeps } from '../run/sync-deps.js';
 
 /** Value of a reference whose record is not at the service yet. No field at the service has this value. */
 export const NOT_THERE_YET = '\u0000';
@@ -31,7 +31,7 @@ export function valuesOf(fieldIds: readonly string[], fields: readonly FieldValu
   return fieldIds.map((id) => fields.find(({ fieldId }) => fieldId === id)?.values ?? []);
 }
 
-export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
+export interface MatchDeps extends IdentityDeps {
   destination: Pick<Destination, 'findObjectsByFields'>;
 }
 

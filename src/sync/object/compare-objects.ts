@@ -9,11 +9,10 @@ import { diffObjects, type DestinationObject, type FieldChange } from '../../str
 import { differingOf, type KeptField } from '../../streams/field-rules.js';
 import type { NeededReference } from '../../streams/map-row.js';
 import type { Stream } from '../../streams/stream.js';
+import type { IdentityDeps } from '../identity/row-ids.js';
 import { ownedBy, whoHasObjects } from '../identity/who-has.js';
 import { mergeWithService, renderRows, type Rendered } from './render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
-
-export type CompareDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
 /** Owner of an object: a record, or else the row that has the object's external id. */
 export interface Owner {
@@ -43,7 +42,7 @@ type Placeholder = (reference: NeededReference) => string | undefined;
  * renders the object that the owner's row should have. Throws errors of mirror and state.
  */
 export async function findOwners(
-  deps: CompareDeps,
+  deps: IdentityDeps,
   objects: readonly FoundObject[],
   placeholder?: Placeholder,
 ): Promise<ObjectBeside[]> {
@@ -84,7 +83,7 @@ interface TypeReading {
  * with a new result.
  */
 export function readBeside<T>(
-  deps: CompareDeps & Pick<SyncDeps, 'destination'>,
+  deps: IdentityDeps & Pick<SyncDeps, 'destination'>,
   { types, context, pace, placeholder, clock = () => performance.now() }: TypeReading,
   begin: () => T | Promise<T>,
   add: (result: T, page: readonly ObjectBeside[], askedAt: number) => Promise<void>,
@@ -110,7 +109,7 @@ export function readBeside<T>(
 
 /** Reads the rows with these keys from the mirror, and renders their objects. Returns a look-up function. */
 export async function readRendered(
-  { mirror, state }: CompareDeps,
+  { mirror, state }: IdentityDeps,
   stream: Stream,
   keys: readonly string[],
   placeholder?: Placeholder,

@@ -20,8 +20,7 @@ import {
 } from '../../streams/map-row.js';
 import { sends, type Stream } from '../../streams/stream.js';
 import { recordName } from '../../state/records/outcome-types.js';
-import { readRowIds } from '../identity/row-ids.js';
-import type { SyncDeps } from '../run/sync-deps.js';
+import { readRowIds, type IdentityDeps } from '../identity/row-ids.js';
 
 /**
  * Result of rendering a row: the object, or a reference to a record not at the service yet, or a mapping error.
@@ -183,7 +182,7 @@ export function describeMissing({ fieldId, stream, localKey }: NeededReference, 
  * record's row. If there is no such row, `placeholder` returns the text.
  */
 export async function renderWithParents(
-  deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
+  deps: IdentityDeps,
   stream: Stream,
   rows: ReadonlyMap<string, { row: Row }>,
   placeholder: (reference: NeededReference) => string | undefined = () => undefined,

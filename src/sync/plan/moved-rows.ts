@@ -13,12 +13,11 @@ import { hashObject } from '../../streams/destination-object.js';
 import { mayCollide } from '../../streams/external-id.js';
 import { splitKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import { readIdsOfKeys } from '../identity/row-ids.js';
+import { readIdsOfKeys, type IdentityDeps } from '../identity/row-ids.js';
 import { mayBecome, whoHas } from '../identity/who-has.js';
 import { type Rendered, renderWithParents } from '../object/render.js';
-import type { SyncDeps } from '../run/sync-deps.js';
 
-interface MoveDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
+interface MoveDeps extends IdentityDeps {
   destination: Pick<Destination, 'canChangeTypes'>;
 }
 
@@ -106,7 +105,7 @@ export const MOST_COMPARED = 20;
  * accepted object. Leaves out ambiguous pairs that share a row.
  */
 export async function findRenamed(
-  deps: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
+  deps: IdentityDeps,
   stream: Stream,
   { gone, created }: { gone: readonly string[]; created: readonly string[] },
 ): Promise<RenamedRow[]> {

@@ -17,8 +17,6 @@ type Streams = ReadonlyMap<string, Stream>;
 /** Maximum number of runs whose streams are kept. */
 const MOST_RUNS = 20;
 
-export type CurrentStreams = ReturnType<typeof createCurrentStreams>;
-
 export function createCurrentStreams(mirror: LookupMirror, declared: Streams) {
   const ofRuns = new Map<number, Promise<Streams>>();
   const isConstant = [...declared.values()].every(({ lookups }) => lookups.tables.size === 0);

@@ -2,7 +2,6 @@
 // at once. Any process may start the sync, but only one succeeds, because the scheduled time is claimed in the same
 // transaction. If configured, a scheduled sync waits until the mirror was loaded again.
 import { codeOf } from '../../errors/errors.js';
-import { readsSameLoad } from '../../streams/stream.js';
 import { listLoads, listStartable, markDue } from '../../state/streams.js';
 import { firstUnstarted, unstartedDue } from '../../time/cron-schedule.js';
 import {
@@ -12,7 +11,7 @@ import {
   correctSchedules,
   listSyncSchedules,
 } from '../../state/schedules.js';
-import type { Stream } from '../../streams/stream.js';
+import { readsSameLoad, type Stream } from '../../streams/stream.js';
 import type { SyncDeps } from './sync-deps.js';
 import { readClock } from '../../state/database.js';
 import { readGates } from '../../state/gates/gates.js';
