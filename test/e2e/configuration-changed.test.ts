@@ -113,7 +113,7 @@ describe('a configuration that changed under a worker with the former one', () =
     areAll('New ');
     expect(nameOf('hall_H')).toBe('Hall');
     await Promise.all([stop(worker), stop(present)]);
-    expect(worker.output().split('run left to processes')).toHaveLength(2);
+    expect(worker.output().split('run not queued: only processes')).toHaveLength(2);
   });
 
   it('lets the next sync replace its run if it was changed back before the run began', async () => {
@@ -149,7 +149,7 @@ describe('a configuration that changed under a worker with the former one', () =
     const former = world.start(['sync']);
     await world.untilHeld();
     await world.configure(PRESENT);
-    await until(() => worker.output().includes('configuration changed on disk'), {
+    await until(() => worker.output().includes('configuration file changed'), {
       describe: worker.output,
     });
     const { stdout } = await world.run(['status', '--full']);
@@ -211,7 +211,7 @@ describe('a configuration that changed under a worker with the former one', () =
     await world.untilHeld();
     await world.configure(PRESENT);
     const present = await world.startWorker();
-    await until(() => present.output().includes('run left to processes'), { describe: present.output });
+    await until(() => present.output().includes('run not queued: only processes'), { describe: present.output });
     world.sandbox.openGate();
     await until(() => nameOf('room_R1') === 'Old Sal 1' && nameOf('room_R2') === 'Old Sal 2', {
       describe: names().join(),

@@ -376,7 +376,7 @@ describe('a reading of the mirror that cannot be trusted', () => {
     expect(await refusal(rows, [copyLine('#former room_1', '3')])).toMatchObject({
       code: 'key_reserved',
       disposition: 'dead',
-      message: "the key of a row begins with '#former ', which is reserved for former objects",
+      message: "the key begins with '#former ', which is reserved for former objects, in 1 row",
     });
     await merge(inBlocks([copyLine('#former', '1')]), inBlocks([]));
   });

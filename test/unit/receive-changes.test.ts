@@ -22,12 +22,20 @@ describe('a job of another program', () => {
 
   const SECRET = '19550505-0123';
   it.each([
-    ['no object', SECRET, 'the job is { stream, key }'],
-    ['no content', undefined, 'the job is { stream, key }'],
-    ['no stream', { key: SECRET }, 'the job is { stream, key }'],
-    ['neither key nor keys', { stream: 'rooms' }, 'the job is { stream, key }'],
-    ['both key and keys', { stream: 'rooms', key: SECRET, keys: [SECRET] }, 'the job is { stream, key }'],
-    ['an unknown property', { stream: 'rooms', key: 'a', [SECRET]: SECRET }, 'the job is { stream, key }'],
+    ['no object', SECRET, 'the job must be { stream, key }'],
+    ['no content', undefined, 'the job must be { stream, key }'],
+    ['no stream', { key: SECRET }, 'the job must be { stream, key }'],
+    ['neither key nor keys', { stream: 'rooms' }, 'the job must be { stream, key }'],
+    [
+      'both key and keys',
+      { stream: 'rooms', key: SECRET, keys: [SECRET] },
+      'the job must be { stream, key }',
+    ],
+    [
+      'an unknown property',
+      { stream: 'rooms', key: 'a', [SECRET]: SECRET },
+      'the job must be { stream, key }',
+    ],
     ['no keys', { stream: 'rooms', keys: [] }, '1 to 10000 keys'],
     ['an empty key', { stream: 'rooms', key: '' }, 'key: a key is text'],
     ['a fraction', { stream: 'rooms', keys: ['a', 1.5] }, 'keys[1]: a key is text'],

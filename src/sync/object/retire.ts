@@ -122,6 +122,8 @@ export async function chooseRetirements(
     for (const retirement of open) note(outcome.retirementPostponed(retirement));
     return [];
   }
+  // An earlier write without an answer may still make the object active.
+  const mayBecomeActive = ({ inDoubt, isCheckPending }: ClaimedRecord) => inDoubt && isCheckPending;
   const isInactive = ({ standing, record, object }: (typeof open)[number]) =>
     !standing.active && isSameObject(object, standing) && !mayBecomeActive(record);
   const free = await deferReserved(deps, stream, open, isInactive, context, note);
@@ -132,11 +134,6 @@ export async function chooseRetirements(
     // Step 13: The object is already inactive, so nothing is sent.
     isInactive(write) ? note(outcome.unchanged(write, write.standing.id)) : [write],
   );
-}
-
-/** Returns true if an earlier write without an answer may still make the object active. */
-function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
-  return inDoubt && isCheckPending;
 }
 
 /**

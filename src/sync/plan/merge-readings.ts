@@ -4,6 +4,7 @@ import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js
 import { SlotsyncError } from '../../errors/errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import { describeRepeatedKeys, isReservedKey, isShortenedKey } from '../../streams/local-key.js';
+import { plural } from '../../text/format.js';
 import { decideOperation, parseMark, type Decision, type Mark } from '../object/decide-operation.js';
 
 /** A planned write of one key. */
@@ -261,19 +262,17 @@ function createKeyCheck() {
       const { repetitions, nulls, reserved, disorder } = faults;
       if (repetitions > 0)
         throw new SlotsyncError('key_not_unique', describeRepeatedKeys(repetitions, [...repeated]));
-      if (nulls > 0)
-        throw new SlotsyncError('key_null', `the key is null in ${nulls} ${nulls === 1 ? 'row' : 'rows'}`);
+      if (nulls > 0) throw new SlotsyncError('key_null', `the key is null in ${plural(nulls, 'row')}`);
       if (reserved > 0) {
-        const rows = reserved === 1 ? 'the key of a row begins' : `the keys of ${reserved} rows begin`;
+        const rows = plural(reserved, 'row');
+        const message = `the key begins with '#former ', which is reserved for former objects, in ${rows}`;
+        throw new SlotsyncError('key_reserved', message);
+      }
+      if (disorder > 0)
         throw new SlotsyncError(
-          'key_reserved',
-          `${rows} with '#former ', which is reserved for former objects`,
+          'key_order',
+          'the mirror returns keys that are not sorted by their UTF-8 bytes',
         );
-      }
-      if (disorder > 0) {
-        const message = 'the mirror returns keys that are not sorted by their UTF-8 bytes';
-        throw new SlotsyncError('key_order', message);
-      }
     },
   };
 }
