@@ -163,7 +163,7 @@ describe('a configuration that changed under a worker with the former one', () =
     areAll('Old ');
 
     await world.configure(CONFIGURATION);
-    await until(() => worker.output().includes('again the one that was loaded'), {
+    await until(() => worker.output().includes('again the version that this process loaded'), {
       describe: worker.output,
     });
     expect((await world.run(['status', '--full'])).stdout).not.toContain('restart');
@@ -211,7 +211,9 @@ describe('a configuration that changed under a worker with the former one', () =
     await world.untilHeld();
     await world.configure(PRESENT);
     const present = await world.startWorker();
-    await until(() => present.output().includes('run not queued: only processes'), { describe: present.output });
+    await until(() => present.output().includes('run not queued: only processes'), {
+      describe: present.output,
+    });
     world.sandbox.openGate();
     await until(() => nameOf('room_R1') === 'Old Sal 1' && nameOf('room_R2') === 'Old Sal 2', {
       describe: names().join(),
