@@ -7,7 +7,6 @@ import { isWhole as isWholeRun } from '../../state/runs/read-runs.js';
 import type { PlanCounts } from '../../state/schema.js';
 import { MAX_ID_BYTES } from '../../streams/local-key.js';
 import { sends, type Stream } from '../../streams/stream.js';
-import { plural } from '../../text/format.js';
 import type { Decision } from '../object/decide-operation.js';
 import { chooseDue, maySeeGone } from '../object/retire.js';
 import {
@@ -252,6 +251,6 @@ export async function readSharedIds(
 function explainSharedId({ externalId, count, keys }: SharedExternalId, key: string): string {
   const others = keys.filter((other) => other !== key).slice(0, NAMED);
   const more = count - 1 - others.length;
-  const unnamed = more <= 0 ? '' : ` and ${plural(more, 'more row')}`;
+  const unnamed = more <= 0 ? '' : ` and ${more} more ${more === 1 ? 'row' : 'rows'}`;
   return `external id '${externalId}' is also that of ${others.join(', ')}${unnamed}`;
 }
