@@ -3,7 +3,7 @@
 // with the number of reservations.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { findUpcoming } from '../../src/destination/upcoming-reservations.js';
+import { findUpcoming } from '../../src/destination/find-reservations.js';
 
 interface Booking {
   object: string;
