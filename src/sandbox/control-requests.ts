@@ -5,11 +5,11 @@ import { z } from 'zod';
 import { failRuleSchema, faultsSchema } from './faults.js';
 import { gateRuleSchema, latencySchema } from './request-steps.js';
 import { endpoint, type Endpoint } from './http.js';
-import type { ObjectReference } from './stores.js';
+import type { Key } from './stores.js';
 import { addedObject, objectChange, objectInput } from './object-store.js';
 import { refusalSchema } from './put-objects.js';
 import { quotaSchema } from './quota.js';
-import { periodSchema, reservationInput, statusSchema, type ReservationKey } from './reservations.js';
+import { periodSchema, reservationInput, statusSchema } from './reservations.js';
 import { schemaDefinition } from './schema.js';
 import type { SandboxControls } from './service.js';
 
@@ -77,7 +77,7 @@ function reservation<T>(
   method: string,
   verb: string,
   body: z.ZodType<T> | undefined,
-  work: (key: ReservationKey, body: T) => unknown,
+  work: (key: Key, body: T) => unknown,
 ): Endpoint {
   return endpoint(method, `/sandbox/reservations/{}${verb}`, body, (parsed, name) =>
     work(keyOf(name), parsed),
@@ -85,7 +85,7 @@ function reservation<T>(
 }
 
 /** Parses a name in a path: digits are an integer id, any other text is an external id. */
-function keyOf(name: string): ObjectReference {
+function keyOf(name: string): Key {
   return /^\d+$/.test(name) ? Number(name) : name;
 }
 

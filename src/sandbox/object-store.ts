@@ -2,16 +2,7 @@
 // hand may have no external id.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import {
-  createIdStore,
-  reference,
-  type IdFormat,
-  type ObjectReference,
-  find,
-  modifiedWithin,
-  nowSeconds,
-  period,
-} from './stores.js';
+import { createIdStore, reference, type Key, find, modifiedWithin, nowSeconds, period } from './stores.js';
 import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
 /** An object as a scheduler enters it. The service adds its integer id. */
@@ -95,22 +86,12 @@ export function createObjects(
   const shownFields = ({ fields }: SandboxObject, derived = false) =>
     fields.filter(({ fieldId }) => derived || !schema.fields.get(fieldId)?.derived);
   const unshowable = new Set<number>();
-  const show = ({ properties, ...stored }: StoredObject, format: IdFormat, derived?: boolean) => {
+  const show = ({ properties, ...stored }: StoredObject, derived?: boolean) => {
     if (unshowable.has(stored.id)) throw new Refusal(500, 'an object cannot be shown');
-    return {
-      ...properties,
-      ...stored,
-      typeId: schema.types.shown(stored.typeId, format),
-      fields: shownFields(stored, derived).map(({ fieldId, values }) => ({
-        fieldId: schema.fields.shown(fieldId, format),
-        values: schema.fields.get(fieldId)?.reference
-          ? values.map((value) => String(store.shown(value, format)))
-          : values,
-      })),
-    };
+    return { ...properties, ...stored, fields: shownFields(stored, derived) };
   };
 
-  const existing = (key: ObjectReference): StoredObject => {
+  const existing = (key: Key): StoredObject => {
     const found = store.get(key);
     if (found === undefined) throw new Refusal(404, `no object ${key}`);
     return found;
@@ -142,8 +123,8 @@ export function createObjects(
   };
 
   function object(key: string): NamedObject | undefined;
-  function object(key: ObjectReference): SandboxObject | undefined;
-  function object(key: ObjectReference): SandboxObject | undefined {
+  function object(key: Key): SandboxObject | undefined;
+  function object(key: Key): SandboxObject | undefined {
     const stored = store.get(key);
     return stored && withoutModified(stored);
   }
@@ -153,30 +134,30 @@ export function createObjects(
 
     /** Returns the filters of a find of objects, and the function that shows each result. */
     selectObjects(request: z.infer<typeof objectFind>) {
-      const { typeId, modified, idFormat: format, includeReferenceFields: derived } = request;
+      const { typeId: type, modified, includeReferenceFields: derived } = request;
       if (request.fields !== undefined && searchesFields === false)
         throw new Refusal(400, 'fields: objects cannot be searched by fields');
       const searched = searchesFields === true ? (request.fields?.exactSearchFields ?? []) : [];
-      const type = typeId === undefined ? undefined : (schema.types.require(typeId, format).extId ?? '');
+      if (type !== undefined) schema.types.require(type);
       const byFields = searched.map(({ fieldId, values }) => {
-        const { extId } = schema.fields.require(fieldId, format);
+        schema.fields.require(fieldId);
         const wanted = new Set(values);
         return (object: StoredObject) =>
           shownFields(object, derived).some(
-            (field) => field.fieldId === extId && field.values.some((value) => wanted.has(value)),
+            (field) => field.fieldId === fieldId && field.values.some((value) => wanted.has(value)),
           );
       });
       const isOfType = (object: StoredObject) => type === undefined || schema.isA(object.typeId, type);
       return {
         group: findsSubtypes ? undefined : type,
         filters: [modifiedWithin(modified), findsSubtypes ? isOfType : undefined, ...byFields],
-        show: (object: StoredObject) => show(object, format, derived),
+        show: (object: StoredObject) => show(object, derived),
       };
     },
 
     controls: {
       /** Makes each page of a find that contains this object fail with 500. */
-      failToShow: (key: ObjectReference): void => void unshowable.add(existing(key).id),
+      failToShow: (key: Key): void => void unshowable.add(existing(key).id),
       /** Returns the objects that have an external id. */
       objects: (): NamedObject[] => store.list().map(withoutModified).filter(isNamed),
       unnamedObjects: (): SandboxObject[] =>
@@ -200,7 +181,7 @@ export function createObjects(
         return put({ ...object, id: id ?? store.nextId(), extId, active, fields });
       },
       /** Changes an object by hand. `key` is its number or external id. */
-      changeObject(key: ObjectReference, change: ObjectChange): SandboxObject {
+      changeObject(key: Key, change: ObjectChange): SandboxObject {
         const was = existing(key);
         const { extId = was.extId, active = was.active, properties = was.properties } = change;
         if (extId !== was.extId) requireFree(extId);
@@ -213,7 +194,7 @@ export function createObjects(
         return changed;
       },
       /** Removes an object without a trace. References to it stay. */
-      removeObject: (key: ObjectReference): void => store.remove(existing(key)),
+      removeObject: (key: Key): void => store.remove(existing(key)),
     },
   };
 }

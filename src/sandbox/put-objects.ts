@@ -2,7 +2,7 @@
 // this is assumed, because the service's behaviour is not published.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { idFormat, reference, type IdFormat } from './stores.js';
+import { idFormat, reference } from './stores.js';
 import type { Objects, SandboxObjectInput } from './object-store.js';
 import type { SandboxFields, Schema } from './schema.js';
 
@@ -53,26 +53,18 @@ export interface PutOptions {
   changeTypes?: boolean | undefined;
 }
 
-/** An object of a call, with references as external ids. `typeId` is empty if the type is unknown. */
+/** An object of a call, merged with the stored object if the call keeps what it leaves out. */
 type SentObject = SandboxObjectInput & { fields: SandboxFields; id: number | undefined };
 
 const CUT_TO = 10;
 
-/** Returns the values in the form in which the service stores them. */
-function storedValues(values: readonly string[], as: 'trimmed' | 'cut' | 'sorted' | 'dropped' | undefined) {
-  switch (as) {
-    case 'trimmed':
-      return values.map((value) => value.trim());
-    case 'cut':
-      return values.map((value) => value.slice(0, CUT_TO));
-    case 'sorted':
-      return values.toSorted();
-    case 'dropped':
-      return [];
-    case undefined:
-      return values;
-  }
-}
+/** Changes that the service makes to values before it stores them. */
+const STORED_AS = {
+  trimmed: (values: readonly string[]) => values.map((value) => value.trim()),
+  cut: (values: readonly string[]) => values.map((value) => value.slice(0, CUT_TO)),
+  sorted: (values: readonly string[]) => values.toSorted(),
+  dropped: () => [],
+};
 
 export function createPutObjects(
   { schema, objects }: { schema: Schema; objects: Objects },
@@ -86,15 +78,6 @@ export function createPutObjects(
   }: PutOptions,
 ) {
   const ordered = new Map<string, ObjectRefusal>();
-
-  /** Returns references as external ids. With INTERNAL, references arrive as integers in strings. */
-  const toExtIds = (values: readonly string[], format: IdFormat) =>
-    values.map((value) => {
-      if (format === 'EXTERNAL') return value;
-      if (!/^\d+$/.test(value))
-        throw new Refusal(400, `reference ${value}: an integer expected with idFormat INTERNAL`);
-      return objects.store.get(Number(value))?.extId ?? value;
-    });
 
   /** Returns why the object with this number cannot get this external id, or undefined if it can. */
   function faultOfId(id: number, extId: string): string | undefined {
@@ -175,30 +158,23 @@ export function createPutObjects(
         if (id !== undefined) numbers.add(id);
         const refusal = ordered.get(extId);
         if (refusal?.wholeCall) throw new Refusal(refusal.status, refusal.message);
-        const type = schema.types.resolve(typeId, call.idFormat);
         const keeps = merges || call.importMode === 'PATCH';
         const was = keeps ? objects.controls.object(id ?? extId) : undefined;
-        const sentFields = fields.map(({ fieldId, values }) => {
-          const field = schema.fields.require(fieldId, call.idFormat);
-          return {
-            fieldId: field.extId ?? '',
-            values: field.reference === undefined ? values : toExtIds(values, call.idFormat),
-          };
-        });
+        for (const { fieldId } of fields) schema.fields.require(fieldId);
         const kept = (was?.fields ?? []).filter(
-          ({ fieldId }) => !sentFields.some((sent) => sent.fieldId === fieldId),
+          ({ fieldId }) => !fields.some((sent) => sent.fieldId === fieldId),
         );
         const all = { ...was?.properties, ...properties };
         const object = {
           id,
           extId,
-          typeId: type?.extId ?? '',
+          typeId,
           active: active ?? was?.active,
           ...(Object.keys(all).length > 0 && { properties: all }),
-          fields: [...kept, ...sentFields],
+          fields: [...kept, ...fields],
         };
         sent.set(extId, object);
-        const message = type === undefined ? `unknown type ${typeId}` : faultOf(object);
+        const message = schema.types.get(typeId) ? faultOf(object) : `unknown type ${typeId}`;
         if (refusal !== undefined) refused.set(extId, refusal);
         else if (message !== undefined) refused.set(extId, { status: 400, message });
       }
@@ -208,10 +184,10 @@ export function createPutObjects(
         const { extId } = object;
         const refusal = refused.get(extId);
         if (refusal) return { extId, status: refusal.status, message: refusal.message };
-        const fields = object.fields.map(({ fieldId, values }) => ({
-          fieldId,
-          values: storedValues(values, schema.fields.get(fieldId)?.storedAs),
-        }));
+        const fields = object.fields.map(({ fieldId, values }) => {
+          const { storedAs } = schema.fields.get(fieldId) ?? {};
+          return { fieldId, values: storedAs ? STORED_AS[storedAs](values) : values };
+        });
         const stored = objects.controls.putObject({ ...object, fields });
         return { extId: stored.extId, id: stored.id, status: 200 };
       });

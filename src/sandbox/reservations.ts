@@ -5,7 +5,7 @@ import { Refusal } from './http.js';
 import {
   createIdStore,
   reference,
-  type IdFormat,
+  type Key,
   nowSeconds,
   find,
   modifiedWithin,
@@ -13,7 +13,6 @@ import {
   type FindSelection,
 } from './stores.js';
 import { fieldsSchema, type Schema } from './schema.js';
-import type { Objects } from './object-store.js';
 
 /** How complete (`B_`) and how certain (`C_`) a reservation is. The first status of each kind is the default. */
 const SANDBOX_STATUSES = [
@@ -30,6 +29,8 @@ export type SandboxStatus = (typeof SANDBOX_STATUSES)[number];
 export const periodSchema = z.strictObject({ begin: z.int(), end: z.int() });
 export const statusSchema = z.array(z.enum(SANDBOX_STATUSES)).readonly();
 
+const name = z.union([reference, z.int()]);
+
 /** A reservation as a scheduler enters it. Times are in Unix seconds. */
 export const reservationInput = periodSchema.extend({
   /** External id. If undefined, the service makes one; null means that the reservation has none. */
@@ -38,7 +39,7 @@ export const reservationInput = periodSchema.extend({
   status: z.array(z.string()).readonly().optional(),
   /** Booked objects by external id; null or a number for objects made by hand. With null, answers omit the list. */
   objects: z
-    .array(z.strictObject({ typeId: reference.nullish(), objectId: reference.nullish() }))
+    .array(z.strictObject({ typeId: name.nullish(), objectId: name.nullish() }))
     .readonly()
     .nullish(),
   fields: fieldsSchema.optional(),
@@ -57,9 +58,6 @@ export interface SandboxCancellation extends SandboxReservation {
   cancelled: number;
 }
 
-/** Integer id or external id of a reservation. */
-export type ReservationKey = number | string;
-
 /** Creates the stores. A reservation is in only one of the two stores. */
 export function createReservations() {
   const reservations = createIdStore<SandboxReservation>('reservation', 500_001);
@@ -67,7 +65,7 @@ export function createReservations() {
   /** Original reservation of each cancellation, for restoring it. */
   const cancelled = new Map<SandboxCancellation, SandboxReservation>();
 
-  const existing = (key: ReservationKey): SandboxReservation => {
+  const existing = (key: Key): SandboxReservation => {
     const found = reservations.get(key);
     if (found === undefined) throw new Refusal(404, `no reservation ${key}`);
     return found;
@@ -79,7 +77,7 @@ export function createReservations() {
       throw new Refusal(400, `reservation ${extId} exists`);
     return reservations.put(reservation);
   };
-  const change = (key: ReservationKey, to: Partial<SandboxReservation>) =>
+  const change = (key: Key, to: Partial<SandboxReservation>) =>
     put({ ...existing(key), ...to, modified: nowSeconds() });
 
   return {
@@ -93,12 +91,12 @@ export function createReservations() {
         const { status = [], objects = [], fields = [] } = structuredClone(input);
         return put({ id, extId, begin, end, status, objects, fields, modified });
       },
-      moveReservation: (key: ReservationKey, { begin, end }: { begin: number; end: number }) =>
+      moveReservation: (key: Key, { begin, end }: { begin: number; end: number }) =>
         change(key, { begin, end }),
-      setReservationStatus: (key: ReservationKey, status: readonly SandboxStatus[]) =>
+      setReservationStatus: (key: Key, status: readonly SandboxStatus[]) =>
         change(key, { status: [...status] }),
       /** Moves a reservation to the cancellations, under a new id and a new external id. */
-      cancelReservation(key: ReservationKey, options: { extId?: string | undefined } = {}) {
+      cancelReservation(key: Key, options: { extId?: string | undefined } = {}) {
         const was = existing(key);
         const id = cancellations.nextId();
         const extId = options.extId ?? `cancellation_${id}`;
@@ -109,7 +107,7 @@ export function createReservations() {
         return cancellations.put(cancellation);
       },
       /** Restores a cancelled reservation. `key` is the reservation's id or external id. */
-      restoreReservation(key: ReservationKey): SandboxReservation {
+      restoreReservation(key: Key): SandboxReservation {
         for (const [cancellation, was] of cancelled) {
           if (was.id !== key && was.extId !== key) continue;
           const restored = put({ ...was, modified: nowSeconds() });
@@ -120,7 +118,7 @@ export function createReservations() {
         throw new Refusal(404, `no cancelled reservation ${key}`);
       },
       /** Removes a reservation without a trace, as the service does with a reservation younger than five minutes. */
-      removeReservation: (key: ReservationKey): void => reservations.remove(existing(key)),
+      removeReservation: (key: Key): void => reservations.remove(existing(key)),
     },
   };
 }
@@ -137,30 +135,13 @@ export const reservationFind = find.extend({
 type ReservationFind = z.infer<typeof reservationFind>;
 
 /** Returns a function that selects the reservations or cancellations of a find. */
-export function createSelectReservations(
-  { schema, objects }: { schema: Schema; objects: Objects },
-  honoursModified: boolean,
-) {
-  const show = ({ modified: _hidden, ...shown }: SandboxReservation, format: IdFormat) => ({
-    ...shown,
-    objects: shown.objects?.map(({ typeId, objectId }) => ({
-      typeId: typeof typeId === 'string' ? schema.types.shown(typeId, format) : typeId,
-      objectId: typeof objectId === 'string' ? objects.store.shown(objectId, format) : objectId,
-    })),
-    fields: shown.fields.map(({ fieldId, values }) => ({
-      fieldId: schema.fields.shown(fieldId, format),
-      values,
-    })),
-  });
-
+export function createSelectReservations(schema: Schema, honoursModified: boolean) {
   /** Returns a filter for reservations that book, for each requested type, at least one of its requested objects. */
-  const hasObjects = (searchObjects: NonNullable<ReservationFind['searchObjects']>, idFormat: IdFormat) => {
+  const hasObjects = (searchObjects: NonNullable<ReservationFind['searchObjects']>) => {
     const wanted = new Map<string, Set<unknown>>();
     for (const { typeId, objectId } of searchObjects) {
-      const type = schema.types.require(typeId, idFormat).extId ?? '';
-      const known = objects.store.resolve(objectId, idFormat);
-      const extId = typeof objectId === 'string' ? objectId : (known?.extId ?? '');
-      wanted.set(type, (wanted.get(type) ?? new Set()).add(extId));
+      schema.types.require(typeId);
+      wanted.set(typeId, (wanted.get(typeId) ?? new Set()).add(objectId));
     }
     return (reservation: SandboxReservation) =>
       [...wanted].every(([type, extIds]) =>
@@ -177,9 +158,9 @@ export function createSelectReservations(
         date && (({ begin, end }) => begin < date.endDate && end > date.startDate),
         honoursModified ? modifiedWithin(modified) : undefined,
         reservationStatus && isVisible,
-        searchObjects && hasObjects(searchObjects, request.idFormat),
+        searchObjects && hasObjects(searchObjects),
       ],
-      show: (reservation) => show(reservation, request.idFormat),
+      show: ({ modified: _hidden, ...shown }) => shown,
     };
   };
 }

@@ -56,7 +56,7 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
   const reservations = createReservations();
   const tokens = createTokens(options);
   const put = createPutObjects({ schema, objects }, options);
-  const selectReservations = createSelectReservations({ schema, objects }, honoursModified);
+  const selectReservations = createSelectReservations(schema, honoursModified);
 
   const finding = <T extends Identified, F extends FindRequest>(
     noun: string,

@@ -3,12 +3,12 @@
 import { z } from 'zod';
 import { Refusal } from './http.js';
 
-/** Reference to a record: an external id with `idFormat` EXTERNAL, or an integer id with INTERNAL. */
-export const reference = z.union([z.string().min(1), z.int()]);
-export type ObjectReference = z.infer<typeof reference>;
+/** Reference to a record by its external id. The service also has the format INTERNAL, which slotsync never uses. */
+export const reference = z.string().min(1);
+export const idFormat = z.literal('EXTERNAL');
 
-export const idFormat = z.enum(['INTERNAL', 'EXTERNAL']).default('INTERNAL');
-export type IdFormat = z.infer<typeof idFormat>;
+/** Integer id or external id of a record. */
+export type Key = number | string;
 
 export interface Identified {
   id: number;
@@ -32,14 +32,8 @@ export function createIdStore<T extends Identified>(
   const lists = new Map<string | undefined, readonly T[]>();
   let nextId = first;
 
-  const get = (key: ObjectReference): T | undefined =>
+  const get = (key: Key): T | undefined =>
     typeof key === 'number' ? byId.get(key) : byExtId.get(compared(key));
-  /** Returns the record of a reference, if it exists. Throws a 400 Refusal if `idFormat` excludes the reference. */
-  const resolve = (key: ObjectReference, format: IdFormat): T | undefined => {
-    const [kind, expected] = format === 'EXTERNAL' ? ['string', 'a string'] : ['number', 'an integer'];
-    if (typeof key === kind) return get(key);
-    throw new Refusal(400, `${noun}Id: ${expected} expected with idFormat ${format}`);
-  };
   const remove = (record: T): void => {
     byId.delete(record.id);
     if (record.extId !== null && get(record.extId) === record) byExtId.delete(compared(record.extId));
@@ -49,11 +43,10 @@ export function createIdStore<T extends Identified>(
   return {
     nextId: () => nextId,
     get,
-    resolve,
-    /** Returns the record of a reference. Throws a 400 Refusal if there is no such record. */
-    require(key: ObjectReference, format: IdFormat): T {
-      const found = resolve(key, format);
-      if (found === undefined) throw new Refusal(400, `unknown ${noun} ${key}`);
+    /** Returns the record of an external id. Throws a 400 Refusal if there is no such record. */
+    require(extId: string): T {
+      const found = get(extId);
+      if (found === undefined) throw new Refusal(400, `unknown ${noun} ${extId}`);
       return found;
     },
     /** Returns the records of a group, or all records, in ascending order of id. */
@@ -77,9 +70,6 @@ export function createIdStore<T extends Identified>(
       return record;
     },
     remove,
-    /** Returns how an answer refers to an external id: by that id, or by the integer id (0 if unknown). */
-    shown: (extId: string, format: IdFormat): ObjectReference =>
-      format === 'EXTERNAL' ? extId : (get(extId)?.id ?? 0),
   };
 }
 
