@@ -1,5 +1,5 @@
 -- The functions of the organization's quota: the same algorithm as the script in
--- src/destination/quota/redis-script.ts. To change one, change the other. The rules come as an argument
+-- src/destination/quota/redis-store.ts. To change one, change the other. The rules come as an argument
 -- (src/destination/quota/quota-rules.ts). All times are milliseconds of this server's clock.
 --
 -- Applied as a whole whenever this file has changed. Each statement must be safe to run again: CREATE OR REPLACE, and

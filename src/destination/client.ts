@@ -1,6 +1,6 @@
 // Sends requests to the service with the current token. Renews a token that the service refused (401, 403) and sends
 // the request once more. All other retries belong to the queue, except after a 429 (exchange.ts) and for queries of
-// commands (patience.ts).
+// commands (find-pages.ts).
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
 import { currentText } from '../config/setting-text.js';
@@ -11,11 +11,10 @@ import type { Asked, Dialect, Filter, Json, Kind } from '../dialect/dialect.js';
 import { createTokenSource } from './access-token.js';
 import { openConnections } from './connections.js';
 import { createExchanges, type Context } from './exchange.js';
-import { toDetail, type ErrorBodies } from './failure-text.js';
+import { createRedaction, toDetail, type ErrorBodies } from './failure-text.js';
 import { forbidden, parseAnswer, understand, type Answer, type Call, type Endpoint } from './http-errors.js';
 import type { Page } from './paging.js';
 import type { Limiter } from './quota/limiter.js';
-import { createRedaction } from './redaction.js';
 
 export type { Context } from './exchange.js';
 

@@ -6,10 +6,9 @@ import type { ExternalIdRule } from '../streams/external-id-rule.js';
 import { createClient, untilAnswered, type Client, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
 import { createObjectFinds } from './find-objects.js';
-import { createFinder } from './find-pages.js';
+import { createFinder, createPatience, noPatience, type Patience } from './find-pages.js';
 import { createReservationFinds } from './find-reservations.js';
 import { matchResults, type PutResult } from './match-results.js';
-import { createPatience, noPatience, type Patience } from './patience.js';
 import { createProbes } from './probes.js';
 import { createReader } from './read-answers.js';
 

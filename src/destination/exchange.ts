@@ -45,8 +45,6 @@ export interface Exchanged {
   body: string;
 }
 
-export type Exchange = ReturnType<typeof openExchange>;
-
 export function createExchanges(deps: ExchangeDeps) {
   const { sendOnce, ...counted } = createSender(deps);
   return {

@@ -1,4 +1,6 @@
-// Extracts the text of a failure for messages and the state: the service's reason, or the beginning of the body.
+// Extracts the text of a failure for messages and the state: the service's reason, or the beginning of the body. Removes
+// keys and tokens, because a gateway may repeat a header and operators see these texts. Objects are not redacted, since
+// they are written back. For log lines, see process/logger.ts.
 import { messageOf } from '../errors/errors.js';
 import { findExcess } from './read-body.js';
 
@@ -61,4 +63,83 @@ function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** Number of latest secrets that are remembered, because an answer may repeat a token that has been renewed since. */
+const MOST_SECRETS = 10;
+
+/** Remembers secrets, and removes them from texts. */
+export function createRedaction() {
+  /** Ordered by last use. */
+  const known = new Set<string>();
+
+  return {
+    add(secret: string): void {
+      if (secret === '') return;
+      known.delete(secret);
+      known.add(secret);
+      const [oldest] = known;
+      if (known.size > MOST_SECRETS && oldest !== undefined) known.delete(oldest);
+    },
+
+    /** Replaces each secret in a text, whether it is plain or escaped as in JSON, an address or HTML. */
+    redact(text: string): string {
+      const decoded = decodeEscapes(text);
+      const spans = [...known]
+        .flatMap((secret) => [`Api-Key ${secret}`, `Bearer ${secret}`, secret])
+        .flatMap((secret) => [
+          ...spansOf(secret, text),
+          ...spansOf(secret, decoded.text).map(({ from, to }) => ({
+            from: decoded.starts[from] ?? text.length,
+            to: decoded.starts[to] ?? text.length,
+          })),
+        ])
+        .toSorted((a, b) => a.from - b.from);
+      let redacted = '';
+      let end = 0;
+      for (const { from, to } of spans) {
+        if (from >= end) redacted += `${text.slice(end, from)}[secret]`;
+        end = Math.max(end, to);
+      }
+      return redacted + text.slice(end);
+    },
+  };
+}
+
+function spansOf(secret: string, text: string): { from: number; to: number }[] {
+  const spans = [];
+  for (let at = text.indexOf(secret); at >= 0; at = text.indexOf(secret, at + 1))
+    spans.push({ from: at, to: at + secret.length });
+  return spans;
+}
+
+const ENTITIES: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
+
+/** Matches escapes of JSON, URLs and HTML, including escapes that are escaped again any number of times. */
+const ESCAPES = new RegExp(
+  [
+    String.raw`\\+(?:u(?<json>[\da-f]{4})|(?<escaped>[^\\]))?`,
+    String.raw`%(?:25)*(?<percent>[\da-f]{2})`,
+    String.raw`&(?:amp;)*(?:#x(?<html>[\da-f]{1,6})|#(?<decimal>\d{1,7})|(?<entity>amp|lt|gt|quot|apos));`,
+    String.raw`[^\\]`,
+  ].join('|'),
+  'gi',
+);
+
+/**
+ * Decodes escapes, and returns the start of each character in the original text. A run of backslashes is matched once,
+ * because a body of backslashes would otherwise take quadratic time.
+ */
+function decodeEscapes(text: string): { text: string; starts: readonly number[] } {
+  const characters: string[] = [];
+  const starts: number[] = [];
+  for (const { 0: all, index, groups = {} } of text.matchAll(ESCAPES)) {
+    const { json, percent, html, decimal, entity, escaped } = groups;
+    const hex = json ?? percent ?? html;
+    const code = hex === undefined ? Number(decimal) : Number.parseInt(hex, 16);
+    const meant = escaped ?? (entity === undefined ? all : (ENTITIES[entity.toLowerCase()] ?? all));
+    characters.push(Number.isNaN(code) ? meant : String.fromCharCode(code));
+    starts.push(index);
+  }
+  return { text: characters.join(''), starts };
 }

@@ -42,32 +42,18 @@ const TOO_LARGE = [413, 414, 431];
 /** Statuses of a PUT that is refused because of its content. Such a PUT is sent again in parts. */
 const REFUSED_CONTENT = [400, 404, 409, 410, 412, 422, 423, ...TOO_LARGE];
 
-type Statuses = readonly number[] | { from: number; to: number };
-
-/** Meanings of statuses. The first matching line decides; a line without `body` or `of` matches any. */
-const MEANINGS: readonly { on: Statuses; of?: 'authenticate'; body?: readonly Body[]; is: Meaning }[] = [
-  { on: { from: 200, to: 299 }, is: 'read' },
-  { on: { from: 300, to: 399 }, is: 'redirected' },
-  { on: [429], is: 'throttled' },
-  { on: [401], is: 'unauthorized' },
-  { on: { from: 400, to: 499 }, of: 'authenticate', body: ['service', 'other'], is: 'unauthorized' },
-  { on: TOO_LARGE, is: 'refused' },
-  { on: { from: 100, to: 599 }, body: ['page', 'other'], is: 'gateway_answered' },
-  { on: { from: 100, to: 199 }, is: 'gateway_answered' },
-  { on: [403], is: 'unauthorized' },
-  { on: [408, 425], is: 'service_failed' },
-  { on: { from: 400, to: 499 }, is: 'refused' },
-];
-
-/** Returns the meaning of an answer. A status that matches no line, 500 and above, is a failure of the service. */
+/** Returns the meaning of an answer. */
 export function meaningOf(status: number, { endpoint }: Pick<Call, 'endpoint'>, body: Body): Meaning {
-  const found = MEANINGS.find(
-    ({ on, of, body: bodies }) =>
-      ('from' in on ? status >= on.from && status <= on.to : on.includes(status)) &&
-      (of === undefined || endpoint === of) &&
-      (bodies?.includes(body) ?? true),
-  );
-  return found?.is ?? 'service_failed';
+  const isRefusal = status >= 400 && status < 500;
+  if (status >= 200 && status < 300) return 'read';
+  if (status >= 300 && status < 400) return 'redirected';
+  if (status === 429) return 'throttled';
+  if (status === 401) return 'unauthorized';
+  if (isRefusal && endpoint === 'authenticate' && body !== 'page') return 'unauthorized';
+  if (TOO_LARGE.includes(status)) return 'refused';
+  if (status < 200 || body !== 'service') return 'gateway_answered';
+  if (status === 403) return 'unauthorized';
+  return isRefusal && status !== 408 && status !== 425 ? 'refused' : 'service_failed';
 }
 
 /** Returns the status of a request that was refused because of its content, or undefined for other errors. */
@@ -179,6 +165,7 @@ export function answerTooLarge({ method, path }: Named, what: string, detail?: s
   return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
 
+/** Returns the error for an answer that names another object. `what` says which. */
 export function answeredOtherwise(what: string): SlotsyncError {
   return new SlotsyncError('answer_contradicts', 'the answer names another object than was asked for', {
     detail: what,

@@ -33,17 +33,11 @@ export async function readBody(body: Readable, status: number): Promise<string |
   return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, most));
 }
 
-/** Description of a JSON text that exceeds a limit. If `isLarge`, a request for fewer results may succeed. */
-interface Excess {
-  what: string;
-  isLarge: boolean;
-}
-
 /**
- * Returns the limit that a JSON text exceeds, or undefined. Called before parsing, because millions of levels or empty
- * values would take minutes and gigabytes.
+ * Returns the limit that a JSON text exceeds, or undefined. If `isLarge`, a request for fewer results may succeed.
+ * Called before parsing, because millions of levels or empty values would take minutes and gigabytes.
  */
-export function findExcess(json: string): Excess | undefined {
+export function findExcess(json: string): { what: string; isLarge: boolean } | undefined {
   let level = 0;
   let values = 0;
   for (let at = 0; at < json.length; at++) {

@@ -15,7 +15,7 @@ interface TerminalLines {
 }
 
 /**
- * Names of fields whose values are redacted in each log line. This is only the last guard: destination/redaction.ts has
+ * Names of fields whose values are redacted in each log line. This is only the last guard: destination/failure-text.ts has
  * already removed keys and tokens from the texts of the service.
  */
 const SECRET_FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];

@@ -2,6 +2,7 @@
 import { LANES, type Lane } from './quota-rules.js';
 
 type Answer = Readonly<Record<string, unknown>>;
+const parse = (text: unknown) => JSON.parse(String(text)) as Answer;
 
 /**
  * Granted slots. Each request must wait for its `waitMs` before it is sent. If `askMs` is set, the waiter stays
@@ -13,33 +14,28 @@ export interface SlotAnswer {
 }
 
 export function parseTaken(text: unknown): SlotAnswer {
-  const answer = parseObject(text);
+  const answer = parse(text);
   // Lua encodes an empty list as an empty JSON object.
-  const grants = Object.values(objectIn(answer, 'grants')).map((grant) => {
-    const { token } = grant as Answer;
-    if (typeof token !== 'string' || token === '') throw invalid('token');
-    return { token, waitMs: number(grant as Answer, 'waitMs') };
-  });
+  const grants = Object.values(answer['grants'] as Record<string, Answer>).map((grant) => ({
+    token: String(grant['token']),
+    waitMs: number(grant, 'waitMs'),
+  }));
   return grants.length > 0 && answer['askMs'] === undefined
     ? { grants }
     : { grants, askMs: number(answer, 'askMs') };
 }
 
 /** Returns the run id of the Redis server that stores the quota. */
-export function parseServer(text: unknown): string {
-  const { server } = parseObject(text);
-  if (typeof server !== 'string') throw invalid('server');
-  return server;
-}
+export const parseServer = (text: unknown) => String(parse(text)['server']);
 
 export type QuotaUsage = ReturnType<typeof parseUsage>;
 
 export function parseUsage(text: unknown) {
-  const answer = parseObject(text);
+  const answer = parse(text);
   const rate = number(answer, 'rate');
   const allowed = number(answer, 'allowed');
   const cooling = number(answer, 'cooling');
-  const lanes = byLane(answer, 'lanes');
+  const lanes = byLane(answer['lanes']);
   const held = LANES.reduce((sum, lane) => sum + lanes[lane], 0);
   return {
     /** The quota (`rate`), and the number of slots allowed at present, which is lower after a 429. */
@@ -51,7 +47,7 @@ export function parseUsage(text: unknown) {
     free: Math.max(0, allowed - held - cooling),
     lanes,
     /** Number of waiting queues, by lane. A process counts once in a lane, however many of its requests wait. */
-    waiting: byLane(answer, 'waiting'),
+    waiting: byLane(answer['waiting']),
     /** Milliseconds until the pause ends; 0 without a pause. */
     pausedMs: number(answer, 'pausedMs'),
     /** Numbers of grants and of 429 answers since the store's state was created. */
@@ -65,35 +61,16 @@ export function parseUsage(text: unknown) {
   };
 }
 
-function parseObject(text: unknown): Answer {
-  const answer: unknown = typeof text === 'string' ? JSON.parse(text) : undefined;
-  if (typeof answer !== 'object' || answer === null) throw invalid('object');
-  return answer as Answer;
-}
-
 /** Counts by lane. The store omits lanes without requests. */
-function byLane(answer: Answer, field: string): Record<Lane, number> {
-  const some = objectIn(answer, field);
-  const counts = { incremental: 0, sync: 0, backfill: 0, verify: 0 };
-  for (const lane of Object.keys(some)) {
-    if (!Object.hasOwn(counts, lane)) throw invalid(`${field}.${lane}`);
-    counts[lane as Lane] = number(some, lane);
-  }
-  return counts;
+function byLane(counts: unknown): Record<Lane, number> {
+  const { incremental = 0, sync = 0, backfill = 0, verify = 0 } = counts as Partial<Record<Lane, number>>;
+  return { incremental, sync, backfill, verify };
 }
 
-function objectIn(answer: Answer, field: string): Answer {
-  const value = answer[field];
-  if (typeof value !== 'object' || value === null) throw invalid(field);
-  return value as Answer;
-}
-
+/** Returns a number of an answer. Throws for a missing one, which would send a request without waiting. */
 function number(answer: Answer, field: string): number {
   const value = answer[field];
-  if (typeof value !== 'number' || value < 0) throw invalid(field);
+  if (typeof value !== 'number' || value < 0)
+    throw new Error(`the quota store's answer has no valid ${field}`);
   return value;
-}
-
-function invalid(field: string): Error {
-  return new Error(`the store of the quota gave no valid ${field}`);
 }
