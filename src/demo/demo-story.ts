@@ -15,17 +15,15 @@ const CORRECTED = { name: 'Ann-Sofie Ek', department: 'Logistics' };
 /** Verdicts of which the story shows one booking each. */
 const VERDICTS_SHOWN = ['in the mirror ', 'cancelled at the service', 'not at the service'];
 
-/** Numbers of requests that the service received during one command. `throttled` counts 429 answers. */
-interface Step {
-  name: string;
-  seconds: number;
-  requests: number;
-  puts: number;
-  objects: number;
-  throttled: number;
-}
-
-interface StoryOptions {
+/** Tells the story. Returns what the service received, and which results were as expected. */
+export async function tellStory({
+  sql,
+  sandbox,
+  commands,
+  say,
+  httpPort,
+  rate,
+}: {
   sql: postgres.Sql;
   sandbox: Sandbox;
   commands: ReturnType<typeof createCommands>;
@@ -34,190 +32,167 @@ interface StoryOptions {
   httpPort: number;
   /** Number of requests that the sandbox allows in any second. */
   rate: number;
-}
-
-/** Tells the story. Returns what the service received, and which results were as expected. */
-export async function tellStory(options: StoryOptions) {
-  const stage = createStage(options);
-  await options.commands.run(['migrate']);
-  const creates = await showPlan(stage);
-  await showFirstSync(stage, creates);
-  await showSecondSync(stage);
-  await showChange(stage);
-  await showBadRow(stage);
-  await showBookings(stage);
-  await showCorrection(stage);
-  await showMassDeletion(stage);
-  const { steps, checks } = stage;
-  return { steps, checks, most: stage.most() };
-}
-
-type Stage = ReturnType<typeof createStage>;
-
-/** Creates the functions that show commands and their results. Records what the service received. */
-function createStage({ sql, sandbox, commands, say, httpPort, rate }: StoryOptions) {
-  const steps: Step[] = [];
+}) {
+  /** Numbers of requests that the service received during each sync. `throttled` counts 429 answers. */
+  const steps: {
+    name: string;
+    seconds: number;
+    requests: number;
+    puts: number;
+    objects: number;
+    throttled: number;
+  }[] = [];
   const checks: Record<string, boolean> = {};
   let most = 0;
   let heading = 0;
   const type = (text: string) => say(`   $ ${text}`);
+  const show = (...lines: string[]) => lines.forEach((line) => say(`   ${line}`));
   const command = (...args: string[]) => {
     type(`slotsync ${args.join(' ')}`);
     return commands.run(args);
   };
-
-  return {
-    sql,
-    sandbox,
-    commands,
-    httpPort,
-    rate,
-    steps,
-    checks,
-    type,
-    command,
-    most: () => most,
-    begin(title: string) {
-      say();
-      say(`${++heading}. ${title}`);
-    },
-    show: (...lines: string[]) => lines.forEach((line) => say(`   ${line}`)),
-
-    /** Changes the mirror. Returns the time of the change. */
-    async change(text: string): Promise<number> {
-      type(`psql -c "${text}"`);
-      await sql.unsafe(text);
-      return performance.now();
-    },
-
-    async sync(name: string) {
-      sandbox.clearArrivals();
-      const startedAt = performance.now();
-      const { code, stdout } = await command('sync');
-      const arrivals = sandbox.arrivals();
-      const puts = arrivals.filter(({ method }) => method === 'PUT');
-      const step = {
-        name,
-        seconds: Number(((performance.now() - startedAt) / 1000).toFixed(1)),
-        requests: arrivals.length,
-        puts: puts.length,
-        objects: puts.reduce((sum, { objects }) => sum + (objects ?? 0), 0),
-        throttled: sandbox.refused(),
-      };
-      steps.push(step);
-      most = Math.max(most, sandbox.mostInAnySecond());
-      return { code, stdout, ...step };
-    },
-
-    /** Waits until a field of an object has this value at the service. */
-    untilValue: (extId: string, fieldId: string, value: string) =>
-      commands.until(() => {
-        const field = sandbox.object(extId)?.fields.find((field) => field.fieldId === fieldId);
-        return field?.values.includes(value) ?? false;
-      }),
+  const begin = (title: string) => {
+    say();
+    say(`${++heading}. ${title}`);
   };
-}
-
-/** Shows the plan. Returns the number of objects that the first sync will create. */
-async function showPlan({ begin, command, commands, show, sandbox, checks }: Stage): Promise<number> {
-  begin('What would be sent? The service is empty');
-  const plan = await command('plan');
-  const { stdout } = await commands.run(['plan', '--json']);
-  const { streams } = JSON.parse(stdout) as {
-    streams: { stream: string; counts: { create: number } }[];
+  /** Changes the mirror. Returns the time of the change. */
+  const change = async (text: string): Promise<number> => {
+    type(`psql -c "${text}"`);
+    await sql.unsafe(text);
+    return performance.now();
   };
-  const creates = streams.map(
-    ({ stream, counts }) => `${formatNumber(counts.create)} ${stream.replace('_', ' ')}`,
-  );
-  show(`To create: ${creates.join(', ')}.`, lineOf(plan.stdout, 'At most '));
-  checks['a plan sends nothing'] = sandbox.objects().length === 0;
-  return streams.reduce((sum, { counts }) => sum + counts.create, 0);
-}
-
-async function showFirstSync({ begin, sync, show, sandbox, checks, most, rate }: Stage, creates: number) {
-  begin('The first sync');
-  const { objects, puts, seconds, throttled } = await sync('first sync');
-  const wrong = creates - sandbox.objects().length;
-  show(
-    `${formatNumber(objects)} objects in ${puts} writes, ${seconds} s. Most requests in any second: ${most()} of ${rate}; refused: ${throttled}.`,
-    `${plural(wrong, 'row is', 'rows are')} wrong on purpose, and stopped nothing else.`,
-  );
-  checks['the quota is kept'] = throttled === 0 && most() <= rate;
-}
-
-async function showSecondSync({ begin, sync, show, checks }: Stage) {
-  begin('A second sync: nothing has changed');
-  const { puts, seconds } = await sync('nothing changed');
-  show(`${plural(puts, 'write')} sent, in ${seconds} s. Both sides were compared in the databases.`);
-  checks['a second sync sends nothing'] = puts === 0;
-}
-
-async function showChange({ begin, command, commands, type, change, show, ...stage }: Stage) {
-  begin('A worker sends a change as it happens');
-  const { code } = await command('triggers', 'install', 'rooms', 'courses');
-  stage.checks['triggers are installed'] = code === 0;
-  type('slotsync worker &');
-  await commands.startWorker(stage.httpPort);
-  const changedAt = await change(`UPDATE campus.rooms SET seats = ${SEATS} WHERE room_code = '${ROOM}'`);
-  await stage.untilValue(`room_${ROOM}`, 'room.seats', String(SEATS));
-  show(`Room ${ROOM} had ${SEATS} seats at the service ${since(changedAt)} later.`);
-}
-
-async function showBadRow({ begin, command, change, show, untilValue }: Stage) {
-  begin('A bad row: why, what to do, and done');
-  const failures = await command('failures', 'courses');
-  show(...blockOf(failures.stdout, `'${BAD_COURSE}'`));
-  const correctedAt = await change(
-    `UPDATE campus.courses SET credits = '7.5' WHERE course_code = '${BAD_COURSE}'`,
-  );
-  await untilValue(`course_${BAD_COURSE}`, 'course.credits', '7.5');
-  show(`The course was at the service ${since(correctedAt)} later, without a further command.`);
-}
-
-async function showBookings({ begin, command, show, sandbox, sql, checks }: Stage) {
-  begin('Bookings: what the service made of them');
-  await addReservations(sandbox, sql);
-  const { stdout } = await command('reconcile');
-  const bookings = stdout.split('\n').filter((line) => line.startsWith('- booking '));
-  const shown = VERDICTS_SHOWN.flatMap(
-    (verdict) => bookings.find((line) => line.includes(`: ${verdict}`)) ?? [],
-  );
-  show(
-    ...shown,
-    `and ${bookings.length - shown.length} more that do not agree. Bookings are only read: an operator decides.`,
-  );
-  checks['every booking that differs is found'] = await areBookingsFound(sql);
-}
-
-async function showCorrection({ begin, command, change, show, sandbox, sql, checks }: Stage) {
-  begin('Somebody corrects a name at the service, and it stays');
-  const { name, department } = CORRECTED;
-  const [person] = await sql<{ id: number }[]>`
-    SELECT id FROM campus.staff WHERE left_on IS NULL ORDER BY id LIMIT 1`;
-  const extId = `person_S${person?.id}`;
-  sandbox.changeObject(extId, { fields: [{ fieldId: 'person.name', values: [name] }] });
-  show(`A scheduler enters ${name}. Then another column of the row changes:`);
-  await change(`UPDATE campus.staff SET department = '${department}' WHERE id = ${person?.id}`);
-  const plan = await command('plan', 'staff');
-  show(lineOf(plan.stdout, '  person.name: stays').trim());
-  await command('sync', 'staff');
-  const valueOf = (fieldId: string) =>
+  const sync = async (name: string) => {
+    sandbox.clearArrivals();
+    const startedAt = performance.now();
+    const { code, stdout } = await command('sync');
+    const arrivals = sandbox.arrivals();
+    const puts = arrivals.filter(({ method }) => method === 'PUT');
+    const step = {
+      name,
+      seconds: Number(((performance.now() - startedAt) / 1000).toFixed(1)),
+      requests: arrivals.length,
+      puts: puts.length,
+      objects: puts.reduce((sum, { objects }) => sum + (objects ?? 0), 0),
+      throttled: sandbox.refused(),
+    };
+    steps.push(step);
+    most = Math.max(most, sandbox.mostInAnySecond());
+    return { code, stdout, ...step };
+  };
+  const valueOf = (extId: string, fieldId: string) =>
     sandbox.object(extId)?.fields.find((field) => field.fieldId === fieldId)?.values[0];
-  show(`At the service: ${valueOf('person.name')}, ${valueOf('person.department')}.`);
-  const isKept = valueOf('person.name') === name && valueOf('person.department') === department;
-  checks['a corrected name stays'] = isKept && plan.stdout.includes('person.name: stays');
-}
 
-async function showMassDeletion({ begin, change, sync, show, sandbox, checks }: Stage) {
-  const countStaff = () =>
-    sandbox.objects().filter(({ typeId, active }) => typeId === 'person.staff' && active).length;
-  begin('Somebody deletes half of the staff by accident');
-  const before = countStaff();
-  await change('DELETE FROM campus.staff WHERE id % 2 = 0');
-  const { code, stdout } = await sync('half of the staff is deleted');
-  show(...blockOf(stdout, 'deactivations of staff').slice(0, 2));
-  show('Nobody was deactivated at the service. An operator approves it, or restores the rows.');
-  checks['a mass deletion is held'] = code === 3 && countStaff() >= before;
+  /** Shows the plan. Returns the number of objects that the first sync will create. */
+  async function showPlan(): Promise<number> {
+    begin('What would be sent? The service is empty');
+    const plan = await command('plan');
+    const { stdout } = await commands.run(['plan', '--json']);
+    const { streams } = JSON.parse(stdout) as {
+      streams: { stream: string; counts: { create: number } }[];
+    };
+    const creates = streams.map(
+      ({ stream, counts }) => `${formatNumber(counts.create)} ${stream.replace('_', ' ')}`,
+    );
+    show(`To create: ${creates.join(', ')}.`, lineOf(plan.stdout, 'At most '));
+    checks['a plan sends nothing'] = sandbox.objects().length === 0;
+    return streams.reduce((sum, { counts }) => sum + counts.create, 0);
+  }
+
+  async function showSyncs(creates: number) {
+    begin('The first sync');
+    const { objects, puts, seconds, throttled } = await sync('first sync');
+    const wrong = creates - sandbox.objects().length;
+    show(
+      `${formatNumber(objects)} objects in ${puts} writes, ${seconds} s. Most requests in any second: ${most} of ${rate}; refused: ${throttled}.`,
+      `${plural(wrong, 'row is', 'rows are')} wrong on purpose, and stopped nothing else.`,
+    );
+    checks['the quota is kept'] = throttled === 0 && most <= rate;
+
+    begin('A second sync: nothing has changed');
+    const second = await sync('nothing changed');
+    show(
+      `${plural(second.puts, 'write')} sent, in ${second.seconds} s. Both sides were compared in the databases.`,
+    );
+    checks['a second sync sends nothing'] = second.puts === 0;
+  }
+
+  async function showChange() {
+    begin('A worker sends a change as it happens');
+    const { code } = await command('triggers', 'install', 'rooms', 'courses');
+    checks['triggers are installed'] = code === 0;
+    type('slotsync worker &');
+    await commands.startWorker(httpPort);
+    const changedAt = await change(`UPDATE campus.rooms SET seats = ${SEATS} WHERE room_code = '${ROOM}'`);
+    await commands.until(() => valueOf(`room_${ROOM}`, 'room.seats') === String(SEATS));
+    show(`Room ${ROOM} had ${SEATS} seats at the service ${since(changedAt)} later.`);
+  }
+
+  async function showBadRow() {
+    begin('A bad row: why, what to do, and done');
+    const failures = await command('failures', 'courses');
+    show(...blockOf(failures.stdout, `'${BAD_COURSE}'`));
+    const correctedAt = await change(
+      `UPDATE campus.courses SET credits = '7.5' WHERE course_code = '${BAD_COURSE}'`,
+    );
+    await commands.until(() => valueOf(`course_${BAD_COURSE}`, 'course.credits') === '7.5');
+    show(`The course was at the service ${since(correctedAt)} later, without a further command.`);
+  }
+
+  async function showBookings() {
+    begin('Bookings: what the service made of them');
+    const { add, cancel } = await generateReservations(sql);
+    for (const reservation of add) sandbox.addReservation(reservation);
+    for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
+    const { stdout } = await command('reconcile');
+    const bookings = stdout.split('\n').filter((line) => line.startsWith('- booking '));
+    const shown = VERDICTS_SHOWN.flatMap(
+      (verdict) => bookings.find((line) => line.includes(`: ${verdict}`)) ?? [],
+    );
+    show(
+      ...shown,
+      `and ${bookings.length - shown.length} more that do not agree. Bookings are only read: an operator decides.`,
+    );
+    checks['every booking that differs is found'] = await areBookingsFound(sql);
+  }
+
+  async function showCorrection() {
+    begin('Somebody corrects a name at the service, and it stays');
+    const { name, department } = CORRECTED;
+    const [person] = await sql<{ id: number }[]>`
+      SELECT id FROM campus.staff WHERE left_on IS NULL ORDER BY id LIMIT 1`;
+    const extId = `person_S${person?.id}`;
+    sandbox.changeObject(extId, { fields: [{ fieldId: 'person.name', values: [name] }] });
+    show(`A scheduler enters ${name}. Then another column of the row changes:`);
+    await change(`UPDATE campus.staff SET department = '${department}' WHERE id = ${person?.id}`);
+    const plan = await command('plan', 'staff');
+    show(lineOf(plan.stdout, '  person.name: stays').trim());
+    await command('sync', 'staff');
+    const there = ['person.name', 'person.department'].map((fieldId) => valueOf(extId, fieldId));
+    show(`At the service: ${there.join(', ')}.`);
+    checks['a corrected name stays'] =
+      isDeepStrictEqual(there, [name, department]) && plan.stdout.includes('person.name: stays');
+  }
+
+  async function showMassDeletion() {
+    begin('Somebody deletes half of the staff by accident');
+    const countStaff = () =>
+      sandbox.objects().filter(({ typeId, active }) => typeId === 'person.staff' && active).length;
+    const before = countStaff();
+    await change('DELETE FROM campus.staff WHERE id % 2 = 0');
+    const { code, stdout } = await sync('half of the staff is deleted');
+    show(...blockOf(stdout, 'deactivations of staff').slice(0, 2));
+    show('Nobody was deactivated at the service. An operator approves it, or restores the rows.');
+    checks['a mass deletion is held'] = code === 3 && countStaff() >= before;
+  }
+
+  await commands.run(['migrate']);
+  await showSyncs(await showPlan());
+  await showChange();
+  await showBadRow();
+  await showBookings();
+  await showCorrection();
+  await showMassDeletion();
+  return { steps, checks, most };
 }
 
 const since = (changedAt: number) => formatDuration((performance.now() - changedAt) / 1000);
@@ -227,17 +202,10 @@ const lineOf = (output: string, beginning: string) =>
 
 /** Returns the lines about one subject: the first line that contains `name`, and the indented lines after it. */
 function blockOf(output: string, name: string): string[] {
-  const [first = '', ...rest] = output
-    .slice(output.indexOf(output.split('\n').find((line) => line.includes(name)) ?? ''))
-    .split('\n');
-  const end = rest.findIndex((line) => !line.startsWith(' '));
-  return [first, ...rest.slice(0, end < 0 ? rest.length : end)];
-}
-
-async function addReservations(sandbox: Sandbox, sql: postgres.Sql): Promise<void> {
-  const { add, cancel } = await generateReservations(sql);
-  for (const reservation of add) sandbox.addReservation(reservation);
-  for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
+  const lines = output.split('\n');
+  const start = lines.findIndex((line) => line.includes(name));
+  const end = lines.findIndex((line, at) => at > start && !line.startsWith(' '));
+  return lines.slice(start, end < 0 ? undefined : end);
 }
 
 /** Returns true if reconcile found exactly the differences of DIFFERING_BOOKINGS. */

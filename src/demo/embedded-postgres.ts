@@ -2,37 +2,18 @@
 // root, so root runs it as the account `nobody`. Other users can reach its port, but neither know its password nor
 // enter its folder.
 import { execFile, spawn } from 'node:child_process';
-import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import {
-  lchown,
-  mkdtemp,
-  readFile,
-  rm,
-  writeFile,
-  copyFile,
-  link,
-  lstat,
-  mkdir,
-  readdir,
-  symlink,
-} from 'node:fs/promises';
+import { constants } from 'node:fs';
+import fs from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, dirname, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { constants } from 'node:fs';
-import { createRequire } from 'node:module';
 import { z } from 'zod';
-
-export interface EmbeddedPostgresOptions {
-  /** Folder of the unpacked npm package with the programs; by default, the package installed for this platform. */
-  packageDirectory?: string;
-  /** Returns a port to listen on; called again if the port is taken. By default any free port. */
-  findPort?: () => Promise<number>;
-}
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 
 export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>;
 
@@ -53,13 +34,13 @@ const SERVER_FLAGS =
 /**
  * Starts PostgreSQL on a free port of 127.0.0.1, with a new temporary folder and a random superuser password, which is
  * only in the URLs. Starting takes about a second. The server stops when this process ends, even if it is killed. Data
- * is not durable (`fsync=off`). Throws UsageError if the installation has no PostgreSQL.
+ * is not durable (`fsync=off`). `packageDirectory` is the unpacked npm package with the programs; by default, the
+ * package installed for this platform. Throws UsageError if the installation has no PostgreSQL.
  */
-export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {}) {
-  const packageDirectory = options.packageDirectory ?? findPostgresPackage();
+export async function startEmbeddedPostgres({ packageDirectory = findPostgresPackage() } = {}) {
   const owner = process.getuid?.() === 0 ? await findNobody() : undefined;
   const folder = await createTemporaryFolder(owner);
-  if (owner) await lchown(folder, owner.uid, owner.gid);
+  if (owner) await fs.lchown(folder, owner.uid, owner.gid);
   const dataDirectory = join(folder, 'data');
   const logFile = join(folder, 'server.log');
   const watchdog = startWatchdog({ folder, pidFile: join(dataDirectory, 'postmaster.pid') });
@@ -73,7 +54,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       .catch(() => run('pg_ctl', 'stop', '-m', 'immediate'))
       .catch(() => undefined);
   const startOnFreePort = async (attempt = 1): Promise<number> => {
-    const port = await (options.findPort ?? findFreePort)();
+    const port = await findFreePort();
     try {
       await start(port);
       return port;
@@ -86,13 +67,13 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   /** The password is in a file, because every user can see the arguments of a process. */
   const createCluster = async (password: string) => {
     const file = join(folder, 'password');
-    await writeFile(file, password, { mode: 0o600 });
-    if (owner) await lchown(file, owner.uid, owner.gid);
+    await fs.writeFile(file, password, { mode: 0o600 });
+    if (owner) await fs.lchown(file, owner.uid, owner.gid);
     await run('initdb', ...INITDB_FLAGS, `--pwfile=${file}`);
-    await rm(file);
+    await fs.rm(file);
   };
   const cleanUp = async () => {
-    await rm(folder, { recursive: true, force: true });
+    await fs.rm(folder, { recursive: true, force: true });
     await watchdog.release();
   };
 
@@ -103,16 +84,6 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
     const port = await startOnFreePort();
 
     const urlOf = (database: string) => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
-    const administer = async (statement: (sql: postgres.Sql) => PromiseLike<unknown>) => {
-      const sql = postgres(urlOf('postgres'), { max: 1 });
-      try {
-        await statement(sql);
-      } finally {
-        await sql.end();
-      }
-    };
-    // This verifier cannot be in the password file, because initdb before release 14 reads only 99 characters.
-    await administer((sql) => sql.unsafe(`ALTER ROLE postgres PASSWORD '${scramVerifier(password)}'`));
     let stopped: Promise<void> | undefined;
     return {
       url: urlOf('postgres'),
@@ -120,7 +91,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       dataDirectory,
       /** Creates an empty database and returns its URL. The name may contain letters, digits, `_` and `-`. */
       async createDatabase(name: string): Promise<string> {
-        await administer((sql) => sql`CREATE DATABASE ${sql(name)}`);
+        const sql = postgres(urlOf('postgres'), { max: 1 });
+        await sql`CREATE DATABASE ${sql(name)}`.finally(() => sql.end());
         return urlOf(name);
       },
       /** Restarts the server with the same data and port. Closes all connections. */
@@ -134,7 +106,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       },
     };
   } catch (cause) {
-    const log = await readFile(logFile, 'utf8').catch(() => '');
+    const log = await fs.readFile(logFile, 'utf8').catch(() => '');
     await cleanUp();
     const lastLines = `${messageOf(cause)}\n${log}`.trimEnd().split('\n').slice(-5).join('\n');
     throw new SlotsyncError('embedded_postgres_failed', `PostgreSQL did not start:\n${lastLines}`, {
@@ -146,42 +118,28 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   }
 }
 
-/**
- * Returns a password verifier for PostgreSQL with a single iteration. PostgreSQL's default of 4096 iterations slows
- * down guessing, which a random password does not need, and makes a connection half as expensive again.
- */
-function scramVerifier(password: string): string {
-  const salt = randomBytes(16);
-  const salted = pbkdf2Sync(password, salt, 1, 32, 'sha256');
-  const keyOf = (name: string) => createHmac('sha256', salted).update(name).digest();
-  const storedKey = createHash('sha256').update(keyOf('Client Key')).digest('base64');
-  return `SCRAM-SHA-256$1:${salt.toString('base64')}$${storedKey}:${keyOf('Server Key').toString('base64')}`;
-}
-
 async function findNobody(): Promise<FileOwner> {
-  const passwd = await readFile('/etc/passwd', 'utf8').catch(() => '');
+  const passwd = await fs.readFile('/etc/passwd', 'utf8').catch(() => '');
   const [, uid = '65534', gid = '65534'] = /^nobody:[^:]*:(-?\d+):(-?\d+):/m.exec(passwd) ?? [];
   // Some systems have the id -2, but system calls need unsigned numbers.
   return { uid: Number(uid) >>> 0, gid: Number(gid) >>> 0 };
 }
 
-/** Creates a folder that only its owner may enter. Throws UsageError if no folder can be created. */
+/**
+ * Creates a folder that only its owner may enter, below the system's temporary folder, or `/tmp` if `owner` may not
+ * enter that. Throws UsageError if no folder can be created.
+ */
 async function createTemporaryFolder(owner: FileOwner | undefined): Promise<string> {
-  const parent = await temporaryFolder(owner);
+  const isOpen = !owner || (await execute('test', ['-x', tmpdir()], owner).catch(() => false));
+  const parent = isOpen ? tmpdir() : '/tmp';
   try {
-    return await mkdtemp(join(parent, 'slotsync-postgres-'));
+    return await fs.mkdtemp(join(parent, 'slotsync-postgres-'));
   } catch (cause) {
-    throw new UsageError(`the temporary folder ${parent} cannot be used (${codeOf(cause)})`, {
-      remedy: 'TMPDIR chooses another one.',
+    throw new UsageError(`no folder can be created in the temporary folder ${parent} (${codeOf(cause)})`, {
+      remedy: 'Set TMPDIR to a folder in which this user may create files.',
       cause,
     });
   }
-}
-
-/** Returns the system's temporary folder, or `/tmp` if `owner` may not enter it. */
-async function temporaryFolder(owner: FileOwner | undefined): Promise<string> {
-  if (!owner) return tmpdir();
-  return execute('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
 }
 
 /** Returns a free port of 127.0.0.1. Another process may take the port before the caller listens on it. */
@@ -228,22 +186,22 @@ async function copyPostgresPackage(
   owner: FileOwner | undefined,
 ): Promise<void> {
   const native = join(packageDirectory, 'native');
-  for (const path of ['', ...(await readdir(native, { recursive: true }))]) {
+  for (const path of ['', ...(await fs.readdir(native, { recursive: true }))]) {
     const from = join(native, path);
     const to = join(folder, 'native', path);
-    const found = await lstat(from);
+    const found = await fs.lstat(from);
     if (found.isSymbolicLink()) continue;
     if (found.isFile() && (!owner || found.mode & constants.S_IROTH)) {
       // A hard link takes a tenth of the time of a copy, but keeps the file's owner.
-      await link(from, to).catch(() => copyFile(from, to));
+      await fs.link(from, to).catch(() => fs.copyFile(from, to));
       continue;
     }
-    await (found.isDirectory() ? mkdir(to, { mode: 0o700 }) : copyFile(from, to));
-    if (owner) await lchown(to, owner.uid, owner.gid);
+    await (found.isDirectory() ? fs.mkdir(to, { mode: 0o700 }) : fs.copyFile(from, to));
+    if (owner) await fs.lchown(to, owner.uid, owner.gid);
   }
-  const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
+  const list = await fs.readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
   for (const { source, target } of symlinksSchema.parse(JSON.parse(list))) {
-    await symlink(relative(dirname(target), source), join(folder, target));
+    await fs.symlink(relative(dirname(target), source), join(folder, target));
   }
 }
 

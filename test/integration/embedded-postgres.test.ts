@@ -10,7 +10,6 @@ import { expect, onTestFinished, test } from 'vitest';
 import {
   startEmbeddedPostgres,
   type EmbeddedPostgres,
-  type EmbeddedPostgresOptions,
   findPostgresPackage,
 } from '../../src/demo/embedded-postgres.js';
 import { until } from '../support/wait.js';
@@ -19,7 +18,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const NOBODY = 65534;
 const isRoot = process.getuid?.() === 0;
 
-async function start(options?: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+async function start(options?: { packageDirectory: string }): Promise<EmbeddedPostgres> {
   const server = await startEmbeddedPostgres(options);
   onTestFinished(() => server.stop());
   return server;

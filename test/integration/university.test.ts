@@ -28,14 +28,19 @@ afterAll(async () => {
 
 test.skipIf(isForMirrorAlone())('the configuration of the demo reads the sample university', async () => {
   const spentMs = countProcessorTime();
-  const counts = await loadUniversity(sql, { seed: 7 });
+  await loadUniversity(sql, { seed: 7 });
   expect(spentMs()).toBeLessThan(2000);
+  const [counts] = await sql`
+    SELECT (SELECT count(*)::int FROM campus.buildings) AS buildings, (SELECT count(*)::int FROM campus.rooms) AS rooms,
+           (SELECT count(*)::int FROM campus.staff) AS staff, (SELECT count(*)::int FROM campus.courses) AS courses,
+           (SELECT count(*)::int FROM campus.student_groups) AS groups,
+           (SELECT count(*)::int FROM campus.bookings) AS bookings`;
   expect(counts).toEqual({
     buildings: 12,
     rooms: 400,
     staff: 804,
     courses: 1202,
-    student_groups: 600,
+    groups: 600,
     bookings: 600,
   });
   const [equipment] =
