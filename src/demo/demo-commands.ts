@@ -28,7 +28,7 @@ export function createCommands({
     const deadline = performance.now() + WAIT_AT_MOST_MS;
     while (!(await isSo())) {
       signal.throwIfAborted();
-      if (performance.now() > deadline) throw new Error('a change did not arrive at the service in a minute');
+      if (performance.now() > deadline) throw new Error('a change did not reach the service within a minute');
       await sleep(LOOK_EVERY_MS);
     }
   }

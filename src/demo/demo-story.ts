@@ -104,14 +104,14 @@ export async function tellStory({
     const wrong = creates - sandbox.objects().length;
     show(
       `${formatNumber(objects)} objects in ${puts} writes, ${seconds} s. Most requests in any second: ${most} of ${rate}; refused: ${throttled}.`,
-      `${plural(wrong, 'row is', 'rows are')} wrong on purpose, and stopped nothing else.`,
+      `${plural(wrong, 'row is', 'rows are')} faulty on purpose. All other rows were sent.`,
     );
     checks['the quota is kept'] = throttled === 0 && most <= rate;
 
     begin('A second sync: nothing has changed');
     const second = await sync('nothing changed');
     show(
-      `${plural(second.puts, 'write')} sent, in ${second.seconds} s. Both sides were compared in the databases.`,
+      `${plural(second.puts, 'write')} sent, in ${second.seconds} s. The databases compared mirror and state.`,
     );
     checks['a second sync sends nothing'] = second.puts === 0;
   }
@@ -150,7 +150,7 @@ export async function tellStory({
     );
     show(
       ...shown,
-      `and ${bookings.length - shown.length} more that do not agree. Bookings are only read: an operator decides.`,
+      `and ${bookings.length - shown.length} more bookings differ. slotsync never changes bookings: an operator decides.`,
     );
     checks['every booking that differs is found'] = await areBookingsFound(sql);
   }

@@ -111,7 +111,7 @@ export async function startEmbeddedPostgres({ packageDirectory = findPostgresPac
     const lastLines = `${messageOf(cause)}\n${log}`.trimEnd().split('\n').slice(-5).join('\n');
     throw new SlotsyncError('embedded_postgres_failed', `PostgreSQL did not start:\n${lastLines}`, {
       remedy:
-        'Programs must be allowed to run from the temporary folder (TMPDIR chooses another one). ' +
+        'Set TMPDIR to a folder from which programs may run. ' +
         'Or set MIRROR_DATABASE_URL and STATE_DATABASE_URL to a PostgreSQL of your own.',
       cause,
     });
@@ -171,9 +171,9 @@ export function findPostgresPackage(): string {
     // The package exports only its entry file, which lies one folder below the package's root.
     return resolve(dirname(createRequire(import.meta.url).resolve(name)), '..');
   } catch (cause) {
-    throw new UsageError(`No PostgreSQL comes with this installation (${name} is not installed).`, {
+    throw new UsageError(`This installation has no PostgreSQL: the npm package ${name} is not installed.`, {
       remedy:
-        'The demo needs it. Your own databases are synced without it: set MIRROR_DATABASE_URL and STATE_DATABASE_URL.',
+        'Only the demo needs it. To sync your own databases, set MIRROR_DATABASE_URL and STATE_DATABASE_URL.',
       cause,
     });
   }

@@ -80,17 +80,17 @@ export async function playDemo(cli: string, { keep, json = false, seed }: DemoOp
     say(isExpected ? 'Every result is as expected.' : `Not as expected: ${failed.join(', ')}.`);
     if (keep) {
       say();
-      say(`Until Ctrl-C: the operator's page, http://127.0.0.1:${httpPort}/`);
-      say(`  to act on it, its token: ${settings.HTTP_TOKEN}`);
-      say(`the log of the service, ${sandbox.url}/sandbox/summary`);
-      say('and the database, with every command, in another terminal:');
+      say(`The demo runs until Ctrl-C. The operator's page: http://127.0.0.1:${httpPort}/`);
+      say(`  Token for its buttons: ${settings.HTTP_TOKEN}`);
+      say(`Requests that the service received: ${sandbox.url}/sandbox/summary`);
+      say('To use the commands, enter in another terminal:');
       say();
       for (const [name, value] of Object.entries(settings))
         if (name !== 'HTTP_TOKEN') say(`  export ${name}='${value}'`);
       say(`  node ${cli} status --watch`);
       await commands.untilInterrupted();
     } else {
-      say('To look around in it: npx slotsync demo --keep');
+      say('To look around: npx slotsync demo --keep');
       say('To sync your own database: README.md, "Five minutes to your own database"');
     }
     return isExpected;

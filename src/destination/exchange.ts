@@ -140,7 +140,7 @@ async function pauseOrganization(
   await limiter.throttled(retryAfterMs);
   const { throttled, usedByOthers, allowed } = await limiter.usage();
   const counts = { throttles, throttled, allowed, usedByOthers };
-  log.warn({ path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
+  log.warn({ path, retryAfterMs, ...counts }, 'throttled: other programs may use part of the quota');
   if (throttles < MOST_THROTTLES) return;
   throw new SlotsyncError('throttled', `the service answered 429 ${throttles} times in a row`, {
     facts: { path },

@@ -83,7 +83,7 @@ export function createObjectFinds(
       const answer = await findPage(finds.listed, filter, page, context, skips);
       const { skipped = 0 } = answer;
       if (skipped > 0)
-        log.warn({ skipped, typeId }, 'the service fails on objects of a type: they were left out');
+        log.warn({ skipped, typeId }, 'skipped objects of a type, because the service fails on them');
       return answer;
     };
     const { call } = client.find('objects', filter);

@@ -125,7 +125,8 @@ export function createFinder(
           // After a failure, the remaining parts go first. If one of them is answered, the service is not down.
           parts = isTooLarge ? [...halves, ...parts] : [...parts, ...halves];
           if (part.length > 1) continue;
-          if (isTooLarge) note(unreadable, only, answerTooLarge(call, 'it is about one alone', `'${only}'`));
+          if (isTooLarge)
+            note(unreadable, only, answerTooLarge(call, 'it is for a single name', `'${only}'`));
           else failed.set(only, error);
           continue;
         }
@@ -215,7 +216,7 @@ export function createPatience(log: Logger, isMet: () => boolean, clock = () => 
         failingSince ??= clock();
         if (!mayPass(error, isMet) || clock() - failingSince > LONGEST_MS) throw error;
         const afterMs = retryDelayMs(attempts);
-        log.warn({ code: codeOf(error), afterMs }, 'the service does not answer a read; it is asked again');
+        log.warn({ code: codeOf(error), afterMs }, 'retrying a find, because the service does not answer');
         await pause(afterMs, signal);
       }
     }

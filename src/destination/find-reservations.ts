@@ -178,7 +178,7 @@ export async function findUpcoming(
       if (seen.length === 0 && (!isWhole || standing.length > 0)) {
         // Unnamed objects cannot be determined, and the next answer would be the same.
         if (nameless.length === 0)
-          throw invalidAnswer(call, 'none of its reservations is of the objects that were asked for');
+          throw invalidAnswer(call, 'none of its reservations books a requested object');
         const rest = [...open];
         const [only = '', more] = rest;
         if (more === undefined) upcoming.set(only, nameless.map(toUpcoming));

@@ -107,7 +107,7 @@ function errorOf(status: number, call: Call, body: string, detail: string | unde
   const remedy = isSignIn
     ? 'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment. Known regions: EU_EES, ANZ, SGP, UK.'
     : code === 'unauthorized'
-      ? 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.'
+      ? 'The key lacks the right, or was withdrawn. Check its rights at the service.'
       : status === 413
         ? remedyFor('refused_413')
         : undefined;
@@ -155,7 +155,12 @@ export function understand<T>(call: Named, body: unknown, read: () => T): T {
     if (!(error instanceof NotUnderstood)) throw error;
     const shape = describeShape(shapeOf(body));
     const came = shape.length > MOST_SHAPE ? `${shape.slice(0, MOST_SHAPE)}…` : shape;
-    throw invalidAnswer(call, `${error.message}; what came is ${came}`, error.more.detail, error.more.remedy);
+    throw invalidAnswer(
+      call,
+      `${error.message}; the answer has the form ${came}`,
+      error.more.detail,
+      error.more.remedy,
+    );
   }
 }
 
@@ -167,14 +172,14 @@ export function answerTooLarge({ method, path }: Named, what: string, detail?: s
 
 /** Returns the error for an answer that names another object. `what` says which. */
 export function answeredOtherwise(what: string): SlotsyncError {
-  return new SlotsyncError('answer_contradicts', 'the answer names another object than was asked for', {
+  return new SlotsyncError('answer_contradicts', 'the answer names an object that was not requested', {
     detail: what,
   });
 }
 
 export function failsOnFound(error: unknown, id: string): SlotsyncError {
   const { facts = {}, detail = '' } = error instanceof SlotsyncError ? error : {};
-  const message = `${messageOf(error)}; it failed each time this object was asked for, and others were answered`;
+  const message = `${messageOf(error)}; the service failed each time this object was requested, but answered for others`;
   return new SlotsyncError('service_fails_on_object', message, {
     facts,
     detail: [`'${id}'`, detail].filter(Boolean).join(': '),

@@ -16,7 +16,7 @@ export type PutResult =
 /** Describes that the service answered under another external id, and names the setting that makes both ids equal. */
 export function knownAs(sent: string, answered: string): string {
   const rule = findRule(answered, sent);
-  const setting = rule ? `; if both are one: service.externalIds: ${describeRule(rule)}` : '';
+  const setting = rule ? `; if both ids mean one object, set service.externalIds: ${describeRule(rule)}` : '';
   return `the service knows '${sent}' as '${answered}'${setting}`;
 }
 
@@ -46,17 +46,17 @@ export function matchResults(
       if (sent.length === 1 || isSimilarId(stray.extId, extId))
         return contradicts(knownAs(extId, stray.extId));
       return contradicts(
-        `the service answered of '${stray.extId}', which was not sent, and not of '${extId}'`,
+        `the service answered about '${stray.extId}', which was not sent, but not about '${extId}'`,
       );
     }
-    if (more.length > 0) return contradicts(`the service answered ${more.length + 1} results for '${extId}'`);
+    if (more.length > 0) return contradicts(`the service returned ${more.length + 1} results for '${extId}'`);
     if (!isAccepted(only.status)) {
       const { status, reason = `refused with ${status}` } = only;
       return { accepted: false, status, message: reason };
     }
     const [other] = holders.get(only.id ?? '')?.filter((one) => one !== extId) ?? [];
     if (other !== undefined)
-      return contradicts(`the service gave one number, ${only.id}, to '${extId}' and '${other}'`);
+      return contradicts(`the service gave the same number, ${only.id}, to '${extId}' and '${other}'`);
     return { accepted: true, id: only.id };
   }
 

@@ -63,7 +63,7 @@ export function countKept(call: Named) {
 
 /**
  * Returns all results, each id once. If they are more than `most`, returns no results, and their number as `tooMany`.
- * Reads again from the beginning if results came or went meanwhile. Throws `answer_invalid`, or `answer_too_large` if
+ * Reads again from the beginning if results were added or removed during the find. Throws `answer_invalid`, or `answer_too_large` if
  * the results need too much memory.
  */
 export function readPages<R extends { id: string }>(
@@ -79,13 +79,16 @@ export function readPages<R extends { id: string }>(
     for await (const answer of pages) {
       const { length } = answer.results;
       if (length > reading.pageSize && (answer.totalPages ?? 1) > 1)
-        throw invalidAnswer(call, `a page of many has ${length} results, not ${reading.pageSize}`);
+        throw invalidAnswer(
+          call,
+          `a page has ${length} results, more than the ${reading.pageSize} requested`,
+        );
       kept.add(answer);
       for (const result of answer.results) seen.set(result.id, result);
       if (seen.size > most) return { results: [], characters: 0, tooMany: seen.size };
     }
     if (seen.size < (total ?? 0))
-      throw readingMoved(call, `it says there are ${total} results, but only ${seen.size} were in its pages`);
+      throw readingMoved(call, `it states ${total} results, but its pages had only ${seen.size}`);
     return { results: [...seen.values()], characters: kept.characters() };
   });
 }
@@ -112,7 +115,7 @@ export async function* eachPage<R extends { id: string }>(
     yield results;
   }
   if (total !== undefined && seen !== total)
-    throw readingMoved(call, `${total} results promised, ${seen} seen`);
+    throw readingMoved(call, `it states ${total} results, but its pages had ${seen}`);
 }
 
 /** Requests the first page. `pages` yields all pages in order, and requests up to `atOnce` pages ahead. */
@@ -121,11 +124,11 @@ async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Readi
   const total = first.totalResults ?? undefined;
   const hasCursors = first.next !== undefined;
   if (!hasCursors && typeof first.totalPages !== 'number' && first.results.length >= pageSize)
-    throw invalidAnswer(call, 'a full page does not say how many pages there are');
+    throw invalidAnswer(call, 'a full page does not state the number of pages');
   const count = first.results.length === 0 || hasCursors ? 1 : (first.totalPages ?? 1);
   if (count > mostPages(total, pageSize)) {
     const ofHowMany = total === undefined ? '' : ` for ${total} results`;
-    throw invalidAnswer(call, `it says there are ${count} pages${ofHowMany}`);
+    throw invalidAnswer(call, `it states ${count} pages${ofHowMany}`);
   }
   async function* pages(): AsyncGenerator<PageAnswer<R>> {
     const ahead: Promise<PageAnswer<R>>[] = [];
@@ -142,10 +145,10 @@ async function openPages<R>(send: Send<R>, { call, pageSize, atOnce = 1 }: Readi
         if (hasCursors) {
           const { next: cursor } = answer;
           if (cursor === undefined)
-            throw invalidAnswer(call, `page ${asked} has no cursor, and the first one had`);
+            throw invalidAnswer(call, `page ${asked} has no cursor, although the first page has one`);
           if (cursor !== null) {
             if (cursors.has(cursor))
-              throw invalidAnswer(call, `page ${asked} has a cursor that was there before`);
+              throw invalidAnswer(call, `page ${asked} repeats the cursor of an earlier page`);
             if (asked >= mostPages(total, pageSize))
               throw invalidAnswer(call, `there are more than ${asked} pages`);
             askAhead(++asked, cursor);
@@ -197,7 +200,7 @@ export async function askInParts<R>(
   }
   const isTooLarge = codeOf(reason) === 'answer_too_large';
   if (page.limit === 1) {
-    if (isTooLarge) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
+    if (isTooLarge) throw answerTooLarge(call, `result ${page.page} of the find is too large on its own`);
     return { results: [], skipped: 1 };
   }
   // The parts must be equal, so that no part reaches into another page.
@@ -216,7 +219,10 @@ export async function askInParts<R>(
     if (answer.skipped === limit && answer.results.length === 0) continue;
     if (typeof answer.totalResults !== 'number') throw reason;
     if (answer.results.length > limit)
-      throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
+      throw invalidAnswer(
+        call,
+        `a part of a page has ${answer.results.length} results, more than the ${limit} requested`,
+      );
     if (answer.totalResults !== (total ?? answer.totalResults)) throw readingMoved(call);
     total = answer.totalResults;
     for (const result of answer.results) results.push(result);
@@ -224,7 +230,10 @@ export async function askInParts<R>(
   if (total === undefined) throw reason;
   const expected = Math.max(0, Math.min(page.limit, total - before));
   if (results.length + skipped !== expected)
-    throw readingMoved(call, `${expected} results promised in parts of a page, ${results.length} seen`);
+    throw readingMoved(
+      call,
+      `the parts of a page should have ${expected} results, but had ${results.length}`,
+    );
   const totalPages = Math.ceil(total / page.limit);
   return { results, totalResults: total, totalPages, characters: counts.kept.characters(), skipped };
 }
@@ -244,13 +253,16 @@ export async function readAgainWhenMoved<T>(call: Named, read: () => Promise<T>)
       if (reading < MOST_READINGS) continue;
       throw invalidAnswer(
         call,
-        `its pages did not fit together in ${MOST_READINGS} readings (${messageOf(error)})`,
+        `its pages were inconsistent in ${MOST_READINGS} attempts (${messageOf(error)})`,
       );
     }
   }
 }
 
-function readingMoved({ method, path }: Named, how = 'results came or went meanwhile'): SlotsyncError {
+function readingMoved(
+  { method, path }: Named,
+  how = 'results were added or removed during the find',
+): SlotsyncError {
   return new SlotsyncError('reading_moved', how, { facts: { method, path } });
 }
 

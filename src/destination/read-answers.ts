@@ -115,7 +115,7 @@ export function createReader(
     if (missing.length === 0 || !isWrong) return;
     throw invalidAnswer(
       callOf(''),
-      `${file ? `object.read of ${file}` : 'object.read'} returns an object without the external id that was asked for`,
+      `${file ? `object.read of ${file}` : 'object.read'} returns an object without the requested external id`,
       undefined,
       file && `Correct object.read, or the filter extIds of find.ask, in ${file}, then: slotsync check`,
     );
@@ -153,7 +153,7 @@ export function createReader(
     skipNotUnderstood(found: readonly ObjectAsRead[]): ReadObject[] {
       const understood = found.filter((one): one is ReadObject => !isFaulty(one));
       const skipped = found.length - understood.length;
-      if (skipped > 0) log.debug({ skipped }, 'objects that are not understood were left out');
+      if (skipped > 0) log.debug({ skipped }, 'skipped objects that were not understood');
       return understood;
     },
 
@@ -187,6 +187,6 @@ function requireExact(carried: Carried | undefined): void {
   if (rounded)
     throw new NotUnderstood(
       rounded[0],
-      'an integer beyond 2^53 cannot be sent back as it is; if only the service maintains this property, a dialect names it in `maintained`',
+      'an integer beyond 2^53 cannot be sent back unchanged; if only the service maintains this property, name it in `maintained` of the dialect',
     );
 }

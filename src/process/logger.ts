@@ -69,7 +69,7 @@ function openOutput(dest: number | string): DestinationStream {
 
 const COLOURS: Readonly<Record<string, Colour>> = { warn: 'yellow', error: 'red', fatal: 'red' };
 
-/** `03:12:45 CET warn throttled: others use part of the quota  path=/objects retryAfterMs=1000` */
+/** `03:12:45 CET warn throttled: other programs may use part of the quota  path=/objects retryAfterMs=1000` */
 function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): string {
   const { level, time, msg = '', ...fields } = JSON.parse(line) as { msg?: string } & Record<string, unknown>;
   const name = pino.levels.labels[Number(level)] ?? String(level);

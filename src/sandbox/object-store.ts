@@ -87,7 +87,7 @@ export function createObjects(
     fields.filter(({ fieldId }) => derived || !schema.fields.get(fieldId)?.derived);
   const unshowable = new Set<number>();
   const show = ({ properties, ...stored }: StoredObject, derived?: boolean) => {
-    if (unshowable.has(stored.id)) throw new Refusal(500, 'an object cannot be shown');
+    if (unshowable.has(stored.id)) throw new Refusal(500, 'the object cannot be shown');
     return { ...properties, ...stored, fields: shownFields(stored, derived) };
   };
 

@@ -55,7 +55,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   try {
     await once(server, 'listening');
   } catch (error) {
-    const remedy = '--port and --host choose others; --port 0 takes a free port.';
+    const remedy = 'Choose another with --port or --host. --port 0 takes a free port.';
     throw asListenError(error, { setting: '--port', port, host, remedy });
   }
   const { port: listeningAt } = server.address() as AddressInfo;
@@ -80,5 +80,5 @@ function requireSameMachine({ socket, headers: { host = '', origin } }: Incoming
   const names = [(socket.remoteAddress ?? '').replace('::ffff:', ''), nameOfHost(host)];
   if (origin !== undefined) names.push(URL.canParse(origin) ? new URL(origin).hostname : '');
   if (!names.every(isLoopback))
-    throw new Refusal(403, 'control requests are answered to programs and pages of the same machine only');
+    throw new Refusal(403, 'control requests are accepted only from this machine');
 }

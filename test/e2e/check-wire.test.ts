@@ -84,7 +84,7 @@ it('check --wire names an answer that is not understood, its keys, and its place
     const { code, stdout } = await world.run(['check', '--wire'], { API_BASE_URL: player.url });
     expect(code).toBe(1);
     expect(stdout).toMatch(
-      /not understood: POST \/v1\/objects\/find: the answer cannot be understood: results: .*; what came is \{ items: \[/,
+      /not understood: POST \/v1\/objects\/find: the answer cannot be understood: results: .*; the answer has the form \{ items: \[/,
     );
     expect(stdout).toContain(
       'To adapt slotsync to the service, configure a dialect with find.ask, find.read and object.read.',

@@ -22,7 +22,7 @@ describe('a command that only reads', () => {
     world.sandbox.failNext({ path, fault: command === 'check' ? 'loseAnswer' : 'reset' });
     const { code, stdout, stderr } = await world.start([command]).finished;
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.not.stringContaining('503') });
-    expect(stderr).toContain('the service does not answer a read; it is asked again');
+    expect(stderr).toContain('retrying a find, because the service does not answer');
     expect(stdout + stderr).not.toContain('carried it out');
   });
 
@@ -31,7 +31,7 @@ describe('a command that only reads', () => {
     expect((await world.run(['sync'])).code).toBe(0);
     world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 503, times: 'always' });
     const verify = world.start(['verify']);
-    await until(() => verify.output().includes('it is asked again'), {
+    await until(() => verify.output().includes('retrying a find'), {
       describe: () => verify.output(),
     });
     const startedAt = performance.now();

@@ -96,7 +96,7 @@ describe('the assumption external-ids', () => {
     expect(write).toMatchObject({
       held: 'no',
       found: expect.stringContaining(
-        "the service knows 'room_A' as 'room_a'; if both are one: service.externalIds: { case: 'insensitive' }",
+        "the service knows 'room_A' as 'room_a'; if both ids mean one object, set service.externalIds: { case: 'insensitive' }",
       ),
     });
   });

@@ -259,7 +259,9 @@ describe('an answer', () => {
     expect(result.get('a')).toMatchObject({ accepted: true });
     expect(count(sandbox, '/objects')).toBe(3);
     expect(asked.throttled).toEqual([undefined, 2000, undefined]);
-    const warnings = lines.filter((line) => line.includes('throttled: others use part of the quota'));
+    const warnings = lines.filter((line) =>
+      line.includes('throttled: other programs may use part of the quota'),
+    );
     expect(warnings).toHaveLength(3);
     expect(JSON.parse(warnings[2] ?? '')).toMatchObject({
       level: 40,

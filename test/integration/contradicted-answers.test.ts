@@ -17,7 +17,7 @@ import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
-const PROPOSAL = "; if both are one: service.externalIds: { case: 'insensitive' }";
+const PROPOSAL = "; if both ids mean one object, set service.externalIds: { case: 'insensitive' }";
 const retiring = rooms({ retire: 'deactivate' });
 
 /** Returns for each key why its record is not in sync, else its status. */
@@ -34,8 +34,8 @@ it('ids compared without case: no two records are synced on one object', async (
   const { run } = await world.sync();
   expect(run.status).toBe('partial');
   expect(await reasonsOf(world)).toEqual({
-    A1: "the service gave one number, 1001, to 'room_A1' and 'room_a1'",
-    a1: "the service gave one number, 1001, to 'room_a1' and 'room_A1'",
+    A1: "the service gave the same number, 1001, to 'room_A1' and 'room_a1'",
+    a1: "the service gave the same number, 1001, to 'room_a1' and 'room_A1'",
     b: 'synced',
   });
   expect(world.writes()).toHaveLength(1);
@@ -43,7 +43,7 @@ it('ids compared without case: no two records are synced on one object', async (
   // The one that the service has under its own name is looked at; the other one is not written over it.
   for (let runs = 0; runs < 3; runs++) await world.sync();
   expect(await reasonsOf(world)).toEqual({
-    A1: `the answer names another object than was asked for: the service knows 'room_A1' as 'room_a1'${PROPOSAL}`,
+    A1: `the answer names an object that was not requested: the service knows 'room_A1' as 'room_a1'${PROPOSAL}`,
     a1: 'synced',
     b: 'synced',
   });
@@ -53,7 +53,12 @@ it('ids compared without case: no two records are synced on one object', async (
 
 describe.each([
   ['ignore-case', 'A1', 'a1', PROPOSAL],
-  ['cut', 'long-na', 'long-name', '; if both are one: service.externalIds: { maxLength: 12 }'],
+  [
+    'cut',
+    'long-na',
+    'long-name',
+    '; if both ids mean one object, set service.externalIds: { maxLength: 12 }',
+  ],
 ] as const)(
   'an object that the service finds by the ids of two rows (%s)',
   (externalIds, one, other, setting) => {
@@ -64,7 +69,7 @@ describe.each([
       await addRooms(world, one, other, `${one}-more`);
       const expected = {
         [one]: 'synced',
-        [other]: `the answer names another object than was asked for: the service knows 'room_${other}' as 'room_${one}'${setting}`,
+        [other]: `the answer names an object that was not requested: the service knows 'room_${other}' as 'room_${one}'${setting}`,
       };
       for (let runs = 0; runs < 3; runs++) {
         await world.sync();

@@ -507,14 +507,14 @@ describe('a wrong dialect', () => {
       (base) => ({
         object: { read: (found, carries) => ({ ...base.object.read(found, carries), extId: 'another' }) },
       }),
-      'object.read of service-dialect.ts returns an object without the external id that was asked for',
+      'object.read of service-dialect.ts returns an object without the requested external id',
     ],
     [
       'drops the external id',
       (base) => ({
         object: { read: (found, carries) => ({ ...base.object.read(found, carries), extId: undefined }) },
       }),
-      'object.read of service-dialect.ts returns an object without the external id that was asked for',
+      'object.read of service-dialect.ts returns an object without the requested external id',
     ],
     ...['room_E', null].map((extId): [string, DialectDefinition, string] => [
       `reads the external id of one object as ${extId}`,
@@ -526,7 +526,7 @@ describe('a wrong dialect', () => {
           },
         },
       }),
-      'object.read of service-dialect.ts returns an object without the external id that was asked for',
+      'object.read of service-dialect.ts returns an object without the requested external id',
     ]),
     [
       'repeats a cursor',
@@ -535,7 +535,7 @@ describe('a wrong dialect', () => {
           read: (body, question) => ({ results: base.find.read(body, question).results, next: 'again' }),
         },
       }),
-      'has a cursor that was there before',
+      'repeats the cursor of an earlier page',
     ],
     [
       'does not say whether there is more',

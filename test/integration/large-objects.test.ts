@@ -25,7 +25,7 @@ it('an object too large to read fails, is not overwritten, and does not stop its
     B: {
       status: 'failed',
       error_code: 'answer_too_large',
-      error_message: "POST /v1/objects/find: the answer is too large: it is about one alone: 'room_B'",
+      error_message: "POST /v1/objects/find: the answer is too large: it is for a single name: 'room_B'",
     },
     C: { status: 'synced' },
   });

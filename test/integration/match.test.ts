@@ -262,7 +262,7 @@ describe('rows and objects in match', () => {
     world.sandbox.setMissingPages(1);
     await expect(find(world)).rejects.toMatchObject({
       code: 'answer_invalid',
-      message: expect.stringContaining('its pages did not fit together in 3 readings'),
+      message: expect.stringContaining('its pages were inconsistent in 3 attempts'),
     });
   });
 

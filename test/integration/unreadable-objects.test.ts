@@ -169,7 +169,7 @@ it.each([
           : { status: 'synced', error_code: null },
       );
     expect(records['r007']?.['error_message']).toMatch(
-      /it failed each time this object was asked for, and others were answered: 'room_r007'/,
+      /the service failed each time this object was requested, but answered for others: 'room_r007'/,
     );
 
     // They are known: each is asked for alone.

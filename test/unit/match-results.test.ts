@@ -12,7 +12,7 @@ const match = (sent: readonly string[], ...results: WriteResult[]) =>
     ),
   );
 const accepted = (id?: number) => ({ accepted: true, id: id?.toString() });
-const proposing = (rule: string) => `; if both are one: service.externalIds: ${rule}`;
+const proposing = (rule: string) => `; if both ids mean one object, set service.externalIds: ${rule}`;
 const contradicts = (message: string) => ({ accepted: false, status: undefined, message });
 
 it('results in any order are assigned to their objects', () => {
@@ -45,7 +45,7 @@ it('a result under another spelling contradicts its object, and other results co
 it('a result for a name that was not sent accepts nothing', () => {
   expect(match(['a'], ok('org:a'))).toEqual({ a: contradicts("the service knows 'a' as 'org:a'") });
   expect(match(['a', 'b'], ok('x', 1), ok('b', 2))).toEqual({
-    a: contradicts("the service answered of 'x', which was not sent, and not of 'a'"),
+    a: contradicts("the service answered about 'x', which was not sent, but not about 'a'"),
     b: accepted(2),
   });
   expect(match(['a'], ok('a', 1), ok('x', 2))).toEqual({ a: accepted(1) });
@@ -53,7 +53,7 @@ it('a result for a name that was not sent accepts nothing', () => {
 
 it('several results for one object accept nothing, whatever they say', () => {
   expect(match(['a', 'b'], ok('a', 1), ok('a', 1), ok('b', 2))).toEqual({
-    a: contradicts("the service answered 2 results for 'a'"),
+    a: contradicts("the service returned 2 results for 'a'"),
     b: accepted(2),
   });
   expect(match(['a'], ok('a', 1), { extId: 'a', status: 400 })['a']).toMatchObject({ accepted: false });
@@ -61,8 +61,8 @@ it('several results for one object accept nothing, whatever they say', () => {
 
 it('two objects with the same number are both not accepted', () => {
   expect(match(['a', 'A', 'b'], ok('a', 1), ok('A', 1), ok('b', 2))).toEqual({
-    a: contradicts("the service gave one number, 1, to 'a' and 'A'"),
-    A: contradicts("the service gave one number, 1, to 'A' and 'a'"),
+    a: contradicts("the service gave the same number, 1, to 'a' and 'A'"),
+    A: contradicts("the service gave the same number, 1, to 'A' and 'a'"),
     b: accepted(2),
   });
 });

@@ -65,26 +65,26 @@ describe('a find', () => {
   });
 
   it.each([
-    ['skips results', { results: rows(1, 2), totalPages: 1, totalResults: 3 }, 'only 2 were in its pages'],
-    ['repeats a result', { results: rows(1, 1), totalPages: 1, totalResults: 2 }, 'only 1 were in its pages'],
+    ['skips results', { results: rows(1, 2), totalPages: 1, totalResults: 3 }, 'its pages had only 2'],
+    ['repeats a result', { results: rows(1, 1), totalPages: 1, totalResults: 2 }, 'its pages had only 1'],
     [
       'claims ten million pages',
       { results: rows(1, 2), totalPages: 10_000_000, totalResults: 9 },
-      'there are 10000000 pages',
+      'it states 10000000 pages',
     ],
     [
       'has one result on a page where many were asked for',
       { results: rows(1), totalPages: 90_000, totalResults: 90_000 },
-      'there are 90000 pages for 90000 results',
+      'it states 90000 pages for 90000 results',
       500,
     ],
     [
       'has more on a page than was asked for, and more pages',
       { results: rows(1, 2, 3), totalPages: 2, totalResults: 6 },
-      'a page of many has 3 results, not 2',
+      'a page has 3 results, more than the 2 requested',
     ],
     ['has pages without end and no total', { results: rows(1, 2), totalPages: 10_001 }, '10001 pages'],
-    ['does not say how many pages there are', { results: rows(1, 2) }, 'does not say how many pages'],
+    ['does not say how many pages there are', { results: rows(1, 2) }, 'does not state the number of pages'],
   ])('fails with an answer that %s', async (_name, answer, message, pageSize = 2) => {
     let requests = 0;
     const send = async () => {
@@ -192,7 +192,7 @@ describe('a reading of all objects of a type', () => {
       [5, 1],
       [4, 2],
     ]);
-    await expect(readAll(serve([5, 1, 4, 5]))).rejects.toThrow('did not fit together in 3 readings');
+    await expect(readAll(serve([5, 1, 4, 5]))).rejects.toThrow('were inconsistent in 3 attempts');
   });
 
   it('starts again when an object comes or goes meanwhile', async () => {
@@ -223,13 +223,13 @@ describe('a reading of all objects of a type', () => {
     };
     const code = 'answer_invalid' satisfies SlotsyncError['code'];
     await expect(readAll(send)).rejects.toMatchObject({ code });
-    await expect(readAll(send)).rejects.toThrow('6 results promised, 2 seen');
+    await expect(readAll(send)).rejects.toThrow('it states 6 results, but its pages had 2');
     expect(readings).toBe(6);
   });
 
   it('fails when a full page does not say how many pages there are', async () => {
     await expect(readAll(async () => ({ results: rows(1, 2) }))).rejects.toThrow(
-      'a full page does not say how many pages there are',
+      'a full page does not state the number of pages',
     );
   });
 });
@@ -299,7 +299,7 @@ describe('a page whose answer is too large', () => {
     const { ask } = askLimited(serve(upTo(16)), { 11: 101 });
     await expect(readPages(ask, { call, pageSize: 8 })).rejects.toMatchObject({
       code: 'answer_too_large',
-      message: `POST ${call.path}: the answer is too large: result 11 of the find alone is`,
+      message: `POST ${call.path}: the answer is too large: result 11 of the find is too large on its own`,
     });
   });
 

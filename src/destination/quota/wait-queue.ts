@@ -114,9 +114,13 @@ export function createWaitQueue<Grant>({
 }
 
 export function quotaUnavailable(cause: unknown): SlotsyncError {
-  return new SlotsyncError('quota_unavailable', `the quota's store cannot be reached: ${messageOf(cause)}`, {
-    cause,
-  });
+  return new SlotsyncError(
+    'quota_unavailable',
+    `the store of the quota cannot be reached: ${messageOf(cause)}`,
+    {
+      cause,
+    },
+  );
 }
 
 function limiterClosed(): SlotsyncError {
