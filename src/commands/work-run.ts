@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app/app.js';
-import { createQuotaUseReader } from '../destination/quota/quota-use.js';
+import { createQuotaUseReader } from '../destination/quota/limiter.js';
 import { SlotsyncError } from '../errors/errors.js';
 import { plain } from '../render/text.js';
 import { formatTime } from '../text/format.js';

@@ -92,7 +92,11 @@ export async function startEmbeddedPostgres({ packageDirectory = findPostgresPac
       /** Creates an empty database and returns its URL. The name may contain letters, digits, `_` and `-`. */
       async createDatabase(name: string): Promise<string> {
         const sql = postgres(urlOf('postgres'), { max: 1 });
-        await sql`CREATE DATABASE ${sql(name)}`.finally(() => sql.end());
+        try {
+          await sql`CREATE DATABASE ${sql(name)}`;
+        } finally {
+          await sql.end();
+        }
         return urlOf(name);
       },
       /** Restarts the server with the same data and port. Closes all connections. */

@@ -45,19 +45,16 @@ export interface Exchanged {
   body: string;
 }
 
+type SendOnce = (
+  slot: Slot,
+  call: Call,
+  headers: Record<string, string>,
+  interrupted: { signal: AbortSignal | undefined; deadline: Deadline },
+) => Promise<Answer>;
+
+/** Sends requests, and measures their latency. */
 export function createExchanges(deps: ExchangeDeps) {
-  const { sendOnce, ...counted } = createSender(deps);
-  return {
-    ...counted,
-    /** Opens an exchange. Callers must always call its `end`, which releases an unused slot. */
-    open: (call: Call, context: Context) => openExchange({ ...deps, sendOnce }, call, context),
-  };
-}
-
-type Sender = ReturnType<typeof createSender>;
-
-/** Sends single requests, each with a slot already taken, and measures their latency. */
-function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' | 'meter'>) {
+  const { connections, meter } = deps;
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
   let observer: ((exchanged: Exchanged) => void) | undefined;
@@ -67,12 +64,7 @@ function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' |
    * request may still arrive, because a frozen service reads it when it wakes. Such a slot becomes free when its lease
    * ends.
    */
-  async function sendOnce(
-    slot: Slot,
-    call: Call,
-    headers: Record<string, string>,
-    { signal, deadline }: { signal: AbortSignal | undefined; deadline: Deadline },
-  ): Promise<Answer> {
+  const sendOnce: SendOnce = async (slot, call, headers, { signal, deadline }) => {
     requests++;
     const startedAt = performance.now();
     const measure = (outcome: number | 'interrupted' | 'unreachable' | 'lost') =>
@@ -115,10 +107,11 @@ function createSender({ connections, meter }: Pick<ExchangeDeps, 'connections' |
     if (body === undefined) throw answerTooLarge(call, 'it has more than 64 MB');
     observer?.({ call, status, body });
     return { status, retryAfter: received['retry-after'], body };
-  }
+  };
 
   return {
-    sendOnce,
+    /** Opens an exchange. Callers must always call its `end`, which releases an unused slot. */
+    open: (call: Call, context: Context) => openExchange(deps, sendOnce, call, context),
     /** Mean milliseconds from sending to the headers of the answer, or undefined before the first answer. */
     meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
     /** Number of requests sent so far, including those for tokens. */
@@ -148,11 +141,12 @@ async function pauseOrganization(
 }
 
 function openExchange(
-  deps: ExchangeDeps & Pick<Sender, 'sendOnce'>,
+  deps: ExchangeDeps,
+  sendOnce: SendOnce,
   { method, path, query, endpoint }: Call,
   { lane, signal, noteSent }: Context,
 ) {
-  const { limiter, meter, requestTimeoutMs, sendOnce } = deps;
+  const { limiter, meter, requestTimeoutMs } = deps;
   let span: OpenSpan | undefined;
   let slot: Slot | undefined;
   let waitedSeconds = 0;

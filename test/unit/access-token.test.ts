@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { readRetryAfter } from '../../src/destination/exchange.js';
-import { createTokenSource, readExpiry } from '../../src/destination/access-token.js';
+import { createTokenSource, readExpiry } from '../../src/destination/client.js';
 
 const encode = (part: unknown) => Buffer.from(JSON.stringify(part)).toString('base64url');
 const jwt = (payload: unknown, mark = '') => `${encode({ alg: 'none' })}.${encode(payload)}.${mark}`;

@@ -57,21 +57,7 @@ export interface SlotStore {
   usage(): Promise<QuotaUsage>;
 }
 
-export interface Limiter {
-  /**
-   * Resolves when a request may be sent, never without a grant. Rejects with the signal's reason, or with
-   * `quota_unavailable` (retry) if the store could not be reached for `giveUpMs`.
-   */
-  take(lane: Lane, signal?: AbortSignal): Promise<Slot>;
-  /** Reports a 429: pauses the organization for Retry-After (ms) plus a margin, and lowers the allowed rate. */
-  throttled(retryAfterMs?: number): Promise<void>;
-  usage(): Promise<QuotaUsage>;
-  /**
-   * Refuses waiters with `limiter_closed` (retry), and resolves when all releases have reached the store. Holders still
-   * release their slots. Does not close the store's client.
-   */
-  close(): Promise<void>;
-}
+export type Limiter = ReturnType<typeof createLimiter>;
 
 export interface LimiterOptions {
   store: SlotStore;
@@ -101,7 +87,7 @@ export function createLimiter({
   giveUpMs = 30_000,
   storeTimeoutMs = 5_000,
   now = () => performance.now(),
-}: LimiterOptions): Limiter {
+}: LimiterOptions) {
   const closing = new AbortController();
   setMaxListeners(0, closing.signal); // each wait queue and each retried release adds a listener
   const releases = new Set<Promise<void>>();
@@ -165,7 +151,11 @@ export function createLimiter({
   }
 
   return {
-    async take(lane, signal) {
+    /**
+     * Resolves when a request may be sent, never without a grant. Rejects with the signal's reason, or with
+     * `quota_unavailable` (retry) if the store could not be reached for `giveUpMs`.
+     */
+    async take(lane: Lane, signal?: AbortSignal): Promise<Slot> {
       const { slot, waitMs } = await queues[lane].join(signal);
       try {
         await sleep(Math.ceil(waitMs), undefined, signal ? { signal } : {});
@@ -175,12 +165,17 @@ export function createLimiter({
         throw signal?.reason;
       }
     },
-    async throttled(retryAfterMs) {
+    /** Reports a 429: pauses the organization for Retry-After (ms) plus a margin, and lowers the allowed rate. */
+    async throttled(retryAfterMs?: number): Promise<void> {
       const known = retryAfterMs !== undefined && Number.isFinite(retryAfterMs) && retryAfterMs >= 0;
       await within(store.throttled(known ? retryAfterMs : undefined), storeTimeoutMs).catch(refuse);
     },
-    usage: () => within(store.usage(), storeTimeoutMs).catch(refuse),
-    async close() {
+    usage: (): Promise<QuotaUsage> => within(store.usage(), storeTimeoutMs).catch(refuse),
+    /**
+     * Refuses waiters with `limiter_closed` (retry), and resolves when all releases have reached the store. Holders still
+     * release their slots. Does not close the store's client.
+     */
+    async close(): Promise<void> {
       closing.abort();
       await Promise.all(Object.values(queues).map((queue) => queue.ended()));
       while (releases.size > 0) await Promise.all(releases);
@@ -197,4 +192,27 @@ async function within<T>(promise: Promise<T>, ms: number, late?: (value: T) => u
   const deadline = openDeadline({ ms });
   promise.then((value) => deadline.signal.aborted && late?.(value)).catch(() => undefined);
   return deadline.within(promise).finally(deadline.end);
+}
+
+/** Minimum milliseconds between two readings of the used quota. */
+const READ_EVERY_MS = 1000;
+
+/**
+ * Returns a function for the progress display of a run. It returns the recent share of the quota that all processes
+ * together use, from 0 to 1, or undefined while it is unknown.
+ */
+export function createQuotaUseReader(limiter: Limiter): () => Promise<number | undefined> {
+  let before: { at: number; granted: number } | undefined;
+  let use: number | undefined;
+  return async () => {
+    const at = performance.now();
+    if (before && at - before.at < READ_EVERY_MS) return use;
+    const usage = await limiter.usage().catch(() => undefined); // the next request reports the reason
+    use =
+      before && usage
+        ? (((usage.granted - before.granted) / (at - before.at)) * 1000) / usage.rate
+        : undefined;
+    before = usage && { at, granted: usage.granted };
+    return use;
+  };
 }

@@ -13,7 +13,8 @@ interface Waiter<Grant> {
   refused(reason: unknown): void;
 }
 
-export interface WaitQueueOptions<Grant> {
+/** Creates a queue. Its callers are refused when `closing` aborts. */
+export function createWaitQueue<Grant>(store: {
   /** Asks the slot store for up to `wanted` slots. If its answer has `askMs`, it expects to be asked again then. */
   ask(wanted: number): Promise<{ grants: readonly Grant[]; askMs?: number | undefined }>;
   /** Tells the slot store that this queue is empty. */
@@ -23,16 +24,8 @@ export interface WaitQueueOptions<Grant> {
   giveUpMs: number;
   now(): number;
   closing: AbortSignal;
-}
-
-export function createWaitQueue<Grant>({
-  ask,
-  withdraw,
-  giveBack,
-  giveUpMs,
-  now,
-  closing,
-}: WaitQueueOptions<Grant>) {
+}) {
+  const { now, closing } = store;
   const waiters = new Set<Waiter<Grant>>();
   let serving: Promise<void> | undefined;
   let pausing = new AbortController();
@@ -44,7 +37,7 @@ export function createWaitQueue<Grant>({
     while (waiters.size > 0) {
       const asked = now();
       try {
-        const answer = await ask(waiters.size);
+        const answer = await store.ask(waiters.size);
         failingSince = undefined;
         backoffMs = BACKOFF_FIRST_MS;
         registered = answer.askMs !== undefined;
@@ -52,7 +45,7 @@ export function createWaitQueue<Grant>({
         if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
-        const latest = now() - giveUpMs;
+        const latest = now() - store.giveUpMs;
         for (const waiter of waiters) {
           if (Math.max(waiter.since, failingSince) <= latest) waiter.refused(quotaUnavailable(cause));
         }
@@ -60,7 +53,7 @@ export function createWaitQueue<Grant>({
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
       }
       if (registered && waiters.size === 0) {
-        await withdraw().catch(() => undefined); // otherwise the store notices that the queue stopped asking
+        await store.withdraw().catch(() => undefined); // otherwise the store notices that the queue stopped asking
         registered = false;
       }
     }
@@ -70,7 +63,7 @@ export function createWaitQueue<Grant>({
   function handOver(grant: Grant): void {
     const [first] = waiters;
     if (first) first.granted(grant);
-    else giveBack(grant);
+    else store.giveBack(grant);
   }
 
   /** Waits, but no longer than until the last waiter leaves. */
@@ -107,9 +100,7 @@ export function createWaitQueue<Grant>({
       });
     },
     /** Resolves when no request to the slot store is open. */
-    async ended(): Promise<void> {
-      await serving;
-    },
+    ended: async () => serving,
   };
 }
 

@@ -2,7 +2,7 @@
 // the setting to change if one is wrong.
 import { randomUUID } from 'node:crypto';
 import type { Destination, Probed, Unreadable } from '../../destination/destination.js';
-import { readExpiry } from '../../destination/access-token.js';
+import { readExpiry } from '../../destination/client.js';
 import { messageWithDetail } from '../../errors/errors.js';
 import { describeRule, findRule, type ExternalIdRule } from '../../streams/external-id-rule.js';
 
