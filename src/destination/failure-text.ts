@@ -70,46 +70,77 @@ const MOST_SECRETS = 10;
 
 /** Remembers secrets, and removes them from texts. */
 export function createRedaction() {
-  /** Ordered by last use. */
-  const known = new Set<string>();
+  /** Encoded forms of each secret, ordered by the secret's last use. */
+  const known = new Map<string, readonly Form[]>();
 
   return {
     add(secret: string): void {
       if (secret === '') return;
+      const forms = known.get(secret) ?? formsOf(secret);
       known.delete(secret);
-      known.add(secret);
-      const [oldest] = known;
+      known.set(secret, forms);
+      const [oldest] = known.keys();
       if (known.size > MOST_SECRETS && oldest !== undefined) known.delete(oldest);
     },
 
-    /** Replaces each secret in a text, whether it is plain or escaped as in JSON, an address or HTML. */
-    redact(text: string): string {
-      const decoded = decodeEscapes(text);
-      const spans = [...known]
-        .flatMap((secret) => [`Api-Key ${secret}`, `Bearer ${secret}`, secret])
-        .flatMap((secret) => [
-          ...spansOf(secret, text),
-          ...spansOf(secret, decoded.text).map(({ from, to }) => ({
-            from: decoded.starts[from] ?? text.length,
-            to: decoded.starts[to] ?? text.length,
-          })),
-        ])
-        .toSorted((a, b) => a.from - b.from);
-      let redacted = '';
-      let end = 0;
-      for (const { from, to } of spans) {
-        if (from >= end) redacted += `${text.slice(end, from)}[secret]`;
-        end = Math.max(end, to);
-      }
-      return redacted + text.slice(end);
-    },
+    /** Replaces each secret in a text: plain, escaped (JSON, URL or HTML), in hexadecimal, or within base64. */
+    redact: (text: string): string => replaceForms(text, [...known.values()].flat()),
   };
 }
 
-function spansOf(secret: string, text: string): { from: number; to: number }[] {
+/** A text that encodes a secret. `before` and `after` count adjacent characters that hold some of its bits. */
+interface Form {
+  text: string;
+  before: number;
+  after: number;
+}
+
+/** Minimum length of an encoded form. Shorter forms occur in ordinary text by chance. */
+const LEAST_ENCODED = 6;
+
+function formsOf(secret: string): readonly Form[] {
+  const bytes = Buffer.from(secret);
+  const hex = bytes.toString('hex');
+  const plain = [`Api-Key ${secret}`, `Bearer ${secret}`, secret];
+  const encoded = [hex, hex.toUpperCase()].map(whole).concat([0, 1, 2].flatMap((at) => inBase64(bytes, at)));
+  return [...plain.map(whole), ...encoded.filter(({ text }) => text.length >= LEAST_ENCODED)];
+}
+
+const whole = (text: string): Form => ({ text, before: 0, after: 0 });
+
+/** Returns the base64 characters that do not depend on adjacent bytes, for a secret at offset `at` of three bytes. */
+function inBase64(bytes: Buffer, at: number): Form[] {
+  const bits = (at + bytes.length) * 8;
+  const base64 = Buffer.concat([Buffer.alloc(at), bytes]).toString('base64');
+  const text = base64.slice(Math.ceil((at * 8) / 6), Math.floor(bits / 6));
+  const form = { text, before: at === 0 ? 0 : 1, after: bits % 6 === 0 ? 0 : 1 };
+  return [form, { ...form, text: text.replaceAll('+', '-').replaceAll('/', '_') }];
+}
+
+function replaceForms(text: string, forms: readonly Form[]): string {
+  const decoded = decodeEscapes(text);
+  const spans = forms
+    .flatMap((form) => [
+      ...spansOf(form, text),
+      ...spansOf(form, decoded.text).map(({ from, to }) => ({
+        from: decoded.starts[from] ?? text.length,
+        to: decoded.starts[to] ?? text.length,
+      })),
+    ])
+    .toSorted((a, b) => a.from - b.from);
+  let redacted = '';
+  let end = 0;
+  for (const { from, to } of spans) {
+    if (from >= end) redacted += `${text.slice(end, from)}[secret]`;
+    end = Math.max(end, to);
+  }
+  return redacted + text.slice(end);
+}
+
+function spansOf({ text: form, before, after }: Form, text: string): { from: number; to: number }[] {
   const spans = [];
-  for (let at = text.indexOf(secret); at >= 0; at = text.indexOf(secret, at + 1))
-    spans.push({ from: at, to: at + secret.length });
+  for (let at = text.indexOf(form); at >= 0; at = text.indexOf(form, at + 1))
+    spans.push({ from: Math.max(0, at - before), to: at + form.length + after });
   return spans;
 }
 
