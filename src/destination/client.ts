@@ -59,13 +59,7 @@ export function createClient({
   const connections = openConnections(api, requestTimeoutMs, meter.connected);
   const { add: addSecret, redact } = createRedaction();
   const reading = { errorBodies, redact, readReason: dialect.error.read };
-  const exchanges = createExchanges({
-    connections,
-    limiter,
-    log,
-    meter,
-    requestTimeoutMs,
-  });
+  const exchanges = createExchanges({ connections, limiter, log, meter, requestTimeoutMs });
 
   const callOf = (endpoint: Endpoint, { method, path, body }: Asked): Call => {
     const at = path.includes('?') ? path.indexOf('?') : path.length;
