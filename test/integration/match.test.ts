@@ -361,7 +361,7 @@ describe('a file of links that is applied', () => {
       `line 8: the object with the number ${course.id} is of type course, and those of rooms are of type room`,
       'line 9: the key is empty: name the row that is to be linked',
       'line 10: number and external_id are empty: name the object',
-      expect.stringMatching(/^line 11: POST \/v1\/objects\/find answered 400; it failed each time/),
+      expect.stringMatching(/^line 11: POST \/v1\/objects\/find answered 400; the service failed each time/),
       `line 12: there is no class 'mach'; a line is linked whose class is match`,
     ]);
     expect(
