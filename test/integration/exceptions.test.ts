@@ -171,7 +171,7 @@ describe('an excepted record', () => {
     await world.sql`UPDATE slotsync.records SET status = 'failed' WHERE local_key = 'A'`;
     const { db } = world.state;
     const facts = await readFailuresFacts(db, {}, {});
-    expect(facts).toMatchObject({ total: 0, causes: [], exceptions: 1 });
+    expect(facts).toMatchObject({ total: 0, causes: [], exceptions: [{ stream: 'rooms', count: 1 }] });
     expect(printable(failuresDocument(facts, { most: 5, now: new Date() }))).toContain(
       '1 exception: slotsync does not change this record. To list it: slotsync exceptions',
     );

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createRedaction } from '../../src/destination/redaction.js';
+import { createRedaction } from '../../src/destination/failure-text.js';
 import { findExcess } from '../../src/destination/read-body.js';
 import { completeDialect, DEFAULT_DIALECT } from '../../src/dialect/complete-dialect.js';
 import type { Filter, Json, PutObject } from '../../src/dialect/dialect.js';
