@@ -39,9 +39,13 @@ async function* inBlocks(lines: readonly string[], sizes: readonly number[] = [2
   }
 }
 
-async function merge(rows: Lines, marks: Lines): Promise<{ differences: PlanEntry[]; counts: MergeCounts }> {
+async function merge(
+  rows: Lines,
+  marks: Lines,
+  options?: Parameters<typeof mergeReadings>[3],
+): Promise<{ differences: PlanEntry[]; counts: MergeCounts }> {
   const differences: PlanEntry[] = [];
-  const counts = await mergeReadings(rows, marks, async (entry) => void differences.push(entry));
+  const counts = await mergeReadings(rows, marks, async (entry) => void differences.push(entry), options);
   return { differences, counts };
 }
 
@@ -399,6 +403,22 @@ describe('a reading of the mirror that cannot be trusted', () => {
   it('is read to its end before it is refused, so that every fault is counted', async () => {
     const { message } = await refusal(['b', 'a', 'c', 'c'].map((key) => copyLine(key, '1')));
     expect(message).toContain("1 row repeats a key, such as 'c'");
+  });
+});
+
+describe('--force', () => {
+  const forced = (options: Parameters<typeof mergeReadings>[3] = {}) => {
+    const lines = ['a', 'b'].map((key) => copyLine(key, '1'));
+    return merge(inBlocks(lines), inBlocks(lines), { isForced: true, ...options });
+  };
+
+  it('sends unchanged rows, unless they are excepted or the stream has no updates', async () => {
+    const update = { operation: 'update', key: 'b', isForced: true };
+    const inBoth = { rows: 2, accepted: 2, unchanged: 0 };
+    const { differences, counts } = await forced({ excepted: new Set(['a']) });
+    expect([differences, counts]).toMatchObject([[update], { ...inBoth, update: 1, excepted: 1 }]);
+    const without = await forced({ sendsUpdates: false });
+    expect([without.differences, without.counts]).toMatchObject([[], { ...inBoth, left_out: 2 }]);
   });
 });
 
