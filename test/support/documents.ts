@@ -370,7 +370,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
         from: NOW.getTime(),
         to: NOW.getTime(),
         verdicts: { differs: 2 },
-        discrepancies: bookings(value) as never,
+        discrepancies: bookings(value),
         problems: 0,
         events: 1,
         requests: 2,
