@@ -367,7 +367,7 @@ describe('init of tables of any design', () => {
     const { text } = await propose();
     expect(text).toContain('// left out, because they look like secrets: ssn, passwordHash');
     expect(text).toContain(
-      'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },',
+      'limits: { retire: { count: 10, percent: 10 }, update: { count: 10, percent: 20 } },',
     );
     const [stream] = await readStreams(text);
     expect(stream?.source).toEqual({ table: ['public', 'persons'], columns: ['Id', 'name', 'updated_at'] });

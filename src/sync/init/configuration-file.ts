@@ -80,7 +80,7 @@ function renderStream(stream: ProposedStream): string[] {
 }
 
 /** Limits that the file proposes for each stream. The default has no limit for updates. */
-const LIMITS = 'limits: { retire: { count: 10, percent: 10 }, update: { count: 500, percent: 20 } },';
+const LIMITS = 'limits: { retire: { count: 10, percent: 10 }, update: { count: 10, percent: 20 } },';
 
 /** Renders a stream's source: the table, and its columns if not all are needed. Other columns then cause no sync. */
 function renderSource({ table, columns }: ProposedStream, size: string): string[] {
