@@ -331,8 +331,8 @@ export const ERRORS = {
     'Give the object an external id at the service, or set `service.assignExternalIds`, then: {retry}',
   ),
   link_broken: givenUp(
-    'the object that the record is linked to is no longer at the service',
-    'Restore it at the service, or undo the link: slotsync match --unlink. Then: {retry}',
+    'the object that the record is linked to is no longer at the service, or has another external id now',
+    'Restore the object or its external id at the service. Or undo the link (slotsync match --unlink), and link the object again under its new id: slotsync match. Without a link, a second object is created. Then: {retry}',
   ),
   reference_never_came: givenUp(
     'the record that this record refers to was not accepted within `waitDays`',

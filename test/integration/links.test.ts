@@ -89,6 +89,17 @@ describe('linkRecords', () => {
 });
 
 describe('a link to an object without an external id', () => {
+  it('says that its external id is to be assigned when the service refuses the write', async () => {
+    const world = await open({ ...rooms(), service: { assignExternalIds: true } });
+    await addRooms(world, 'A', 'B');
+    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
+    await linkRecords(world.state, [link('A', 'room_A', { destinationId: String(id), assignsId: true })]);
+    await world.sync();
+    expect((await world.recordsOf('rooms')).A?.error_message).toContain(
+      `this write assigns the external id 'room_A' to object ${id}: if the service cannot assign ids, enter the id there`,
+    );
+  });
+
   it('writes nothing when the object has got another external id at the service', async () => {
     const world = await open(
       { ...rooms(), service: { assignExternalIds: true } },
@@ -103,7 +114,11 @@ describe('a link to an object without an external id', () => {
     expect(world.writes()).toEqual([]);
     expect(world.sandbox.objects()).toMatchObject([{ id, extId: 'by_hand', fields: [] }]);
     expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'dead', error_code: 'link_broken' },
+      A: {
+        status: 'dead',
+        error_code: 'link_broken',
+        error_message: `the record is linked to the object number ${id}, which has the external id 'by_hand' now, not 'room_A'`,
+      },
     });
   });
 });

@@ -41,6 +41,8 @@ export interface ObjectsThere {
    * Accepted objects whose external id was changed or removed at the service. The keys are the former external ids.
    */
   renamed: ReadonlyMap<string, FoundObject>;
+  /** External ids that linked objects have instead of the ids of their links, which are the keys. */
+  otherIds: ReadonlyMap<string, string>;
 }
 
 /**
@@ -102,13 +104,16 @@ export async function readObjectsThere(
         unnamed.add(extId);
         renamed.delete(extId);
       }
+  const otherIds = new Map<string, string>();
   const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
   const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
   const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, unreadableNumbers);
   for (const { externalId, destinationId } of links) {
     const object = byNumber.get(destinationId ?? '');
     // An object that has another external id now is no longer the linked object.
-    if (!object || (object.extId !== undefined && object.extId !== externalId)) continue;
+    const otherId = object?.extId !== externalId ? object?.extId : undefined;
+    if (otherId !== undefined) otherIds.set(externalId, otherId);
+    if (!object || otherId !== undefined) continue;
     found.set(externalId, { ...object, extId: externalId });
     if (object.extId === undefined) unnamed.add(externalId);
   }
@@ -123,7 +128,7 @@ export async function readObjectsThere(
     if (error) note(objectUnreadable(write, error));
     return !error;
   });
-  return { found, unnamed, renamed, isRead, readable };
+  return { found, unnamed, renamed, otherIds, isRead, readable };
 }
 
 /**
@@ -223,7 +228,7 @@ export function chooseWrites(
   deps: SyncDeps,
   { stream, note }: BatchWork,
   prepared: readonly Write[],
-  { found, unnamed, renamed }: ObjectsThere,
+  { found, unnamed, renamed, otherIds }: ObjectsThere,
 ): Write[] {
   const streams = [...deps.streams.values()];
   return prepared.flatMap((write) => {
@@ -234,7 +239,7 @@ export function chooseWrites(
     if (elsewhere) return note(externalIdChangedThere(write, elsewhere));
     // A search result that contradicts a recent acceptance may be outdated. The object is written again.
     const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
-    if (link && !standing && isCurrent) return note(linkBroken(write, link));
+    if (link && !standing && isCurrent) return note(linkBroken(write, link, otherIds.get(link.externalId)));
     const formerType = standing && !stream.objectTypes.has(standing.typeId) ? standing.typeId : undefined;
     if (!standing && !sends(stream, 'create')) return note(createLeftOut(write));
     if (formerType !== undefined && !(deps.destination.canChangeTypes && record.objectHash !== null))

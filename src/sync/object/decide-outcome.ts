@@ -69,6 +69,12 @@ const NAMED = 3;
 export const unchanged = (write: Write, destinationId?: string): Outcome =>
   acceptance(write, 'unchanged', destinationId);
 
+/** Text for a refused write that also assigns an external id, because the service may be unable to assign it. */
+const describeAssigned = ({ link, object: { extId } }: Write): string =>
+  link?.assignsId
+    ? `; this write assigns the external id '${extId}' to object ${link.destinationId ?? ''}: if the service cannot assign ids, enter the id there`
+    : '';
+
 /**
  * Makes the outcome from the service's result for one object of a PUT. Undefined if the object must be sent again (408,
  * 425, 429, 5xx). `isAnyAccepted`: whether the service accepted another object of the request. If not, the service may
@@ -81,8 +87,9 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
     return acceptance(write, 'synced', result.id, operation);
   }
   if (result.status === undefined) return contradicted(write, result.message);
-  const { status, message } = result;
+  const { status } = result;
   if (!isFinal(status)) return undefined;
+  const message = result.message + describeAssigned(write);
   if (former)
     return {
       ...externalIdTaken(write, former.typeId, `, and the service does not change the type: ${message}`),
@@ -262,11 +269,17 @@ export function linkRefused({ record }: Write, reason: string): Outcome {
   return { localKey: record.localKey, outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
-/** Outcome of a record that is linked to an object that no longer exists. A new object must not replace it. */
-export function linkBroken(write: Write, link: Link): Outcome {
+/**
+ * Outcome of a record whose linked object no longer exists, or has `otherId` as its external id now. A new object must
+ * not replace the linked one.
+ */
+export function linkBroken(write: Write, link: Link, otherId: string | undefined): Outcome {
   const name = link.assignsId ? `number ${link.destinationId ?? 'unknown'}` : `'${link.externalId}'`;
-  const message = `the record is linked to the object ${name}, which is not at the service`;
-  return deadWrite(write, 'link_broken', message);
+  const why =
+    otherId === undefined
+      ? 'which is not at the service'
+      : `which has the external id '${otherId}' now, not '${link.externalId}'`;
+  return deadWrite(write, 'link_broken', `the record is linked to the object ${name}, ${why}`);
 }
 
 /**
