@@ -12,7 +12,7 @@ import { visible, visibleInLine } from '../text/visible-text.js';
 import type { CommonOptions, ReasonOption } from './command.js';
 
 const remedy =
-  'Give the streams a `cursor`, or report changes by slotsync push or the queue: docs/incremental-sync.md.';
+  'Keep the state in the mirror’s database (leave STATE_DATABASE_URL unset), give the streams a `cursor`, or report changes by slotsync push or the queue: docs/incremental-sync.md.';
 
 type Given = [app: App, action: string, names: string[], options: CommonOptions & ReasonOption];
 

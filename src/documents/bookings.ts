@@ -87,7 +87,7 @@ export function reconcileDocument(
     lead: lines(
       `Run ${runId}: ${formatPeriod(new Date(from), new Date(to), timeZone)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
       counts.every(({ count }) => count === 0) &&
-        'No bookings in this window, neither in the mirror nor at the service.',
+        'No bookings in this window, neither in the mirror nor at the service. For another window: --from, --to.',
       problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror, listed below.`,
       first &&
         `To see the history of a booking, such as the first: ${commandFor('slotsync explain', 'reservations', first.key)}`,

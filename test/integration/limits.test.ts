@@ -569,7 +569,7 @@ describe('the limit of a day', () => {
     const run = await send(world, 'r002');
     expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
     expect(reasonHeld(run, 'rooms', 'update')).toContain(
-      '1 of 20 records would be updated after 2 within 23 hours',
+      '1 of 20 records would be updated in addition to 2 in the last 23 hours',
     );
     expect(nameAtService(world, 'r002')).toBe('Room r002');
   });
@@ -584,7 +584,7 @@ describe('the limit of a day', () => {
     expect((await single(world, 'new2', 'r002')).holds).toMatchObject({ rooms: { create: { count: 1 } } });
     const run = await sync(world);
     expect(run.holds).toMatchObject({ rooms: { create: { count: 1 }, retire: { count: 1 } } });
-    expect(reasonHeld(run, 'rooms', 'retire')).toContain('after 2 within 23 hours');
+    expect(reasonHeld(run, 'rooms', 'retire')).toContain('in addition to 2 in the last 23 hours');
     expect(world.sandbox.object('room_new2')).toBeUndefined();
     expect(inactive(world)).toEqual(codes(2));
   });

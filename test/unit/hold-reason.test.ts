@@ -33,7 +33,7 @@ describe('the reason of a hold', () => {
     [
       'records that were sent within a day',
       held({ earlier: 10 }, { count: 1 }),
-      '1 of 100 records would be deactivated after 10 within 23 hours, more than 10 and more than 10 %',
+      '1 of 100 records would be deactivated in addition to 10 in the last 23 hours, more than 10 and more than 10 %',
     ],
     [
       'records that the gate holds already',

@@ -28,7 +28,7 @@ export function describeReason({ operation, reason, count, facts }: Held): strin
     return `${counted}, but the source is empty, and an empty source deactivates nothing`;
   const { earlier, limit, held, approval } = facts;
   const look = describeLook(facts);
-  const before = earlier === undefined ? '' : ` after ${formatNumber(earlier)} within 23 hours`;
+  const before = earlier === undefined ? '' : ` in addition to ${formatNumber(earlier)} in the last 23 hours`;
   const alsoHeld = held === undefined ? '' : `, beside ${formatNumber(held)} that were held before`;
   return `${look === undefined ? '' : `${look}; `}${counted}${before}${alsoHeld}${describeLimit(limit)}${describeApproval(approval)}`;
 }
