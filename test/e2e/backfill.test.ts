@@ -119,7 +119,7 @@ describe('a backfill that cannot start', () => {
   it.each([
     [
       ['--from', '5'],
-      'courses has no cursor, so --from and --to do not apply: set streams.courses.cursor, or use --where instead instead instead',
+      'courses has no cursor, so --from and --to do not apply: set streams.courses.cursor, or use --where instead',
     ],
     [['--where', 'true'], '--where applies to one stream: name the stream'],
     [['rooms', '--keys', 'R1', '--keys-file', 'x'], 'use --keys or --keys-file, not both'],
@@ -174,7 +174,7 @@ describe('the run of a backfill', () => {
     await world.untilStopping(interrupted);
     world.sandbox.openGate();
     const stopped = await interrupted.finished;
-    expect(stopped.stderr).toContain('slotsync backfill --resume goes on from there');
+    expect(stopped.stderr).toContain('To continue: slotsync backfill --resume');
     expect(stopped.code).toBe(1);
 
     const { code, stdout } = await world.run(BACKFILL);

@@ -80,7 +80,7 @@ const stale = () => [
 ];
 const frozen = () => [
   new RegExp(`student_groups: frozen until ${TIME}, nothing is written`),
-  /What waits: \d+ records held/,
+  /Waiting: \d+ records held/,
   new RegExp(`Since ${TIME}\\. Reason: exam weeks`),
   /slotsync unfreeze student_groups/,
 ];

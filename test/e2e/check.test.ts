@@ -40,7 +40,7 @@ describe('check --write-probe', () => {
 
   it.each([
     [['--write-probe'], 'argument missing'],
-    [['--external-id', 'room_X'], 'name that too'],
+    [['--external-id', 'room_X'], 'is used only with --write-probe <number>'],
   ])('is refused before any request: %j', async (args, message) => {
     world.sandbox.clearArrivals();
     const { code, stderr } = await world.run(['check', ...args]);

@@ -81,7 +81,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
   it('overwrites no file', async () => {
     await writeFile(inFolder('sync.config.ts'), '// mine\n');
     const { code, stderr } = await world.run(['init', '--yes']);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('sync.config.ts exists')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('sync.config.ts already exists')]);
     expect(await written()).toBe('// mine\n');
     expect((await world.run(['init', '--yes', '--out', 'other.config.ts'])).code).toBe(2); // mine is no configuration
     await rm(inFolder('sync.config.ts'));

@@ -42,8 +42,9 @@ describe.each(STORES)('a sync that was killed, with the queue on $store', ({ url
       await world.expireClaims();
 
       const { code, stdout } = await world.run(['sync']);
-      // The summary of the run that was taken over has all it did, before and after the kill.
-      expect(stdout.replaceAll(/ +/g, ' ')).toMatch(/Run 1 succeeded.*\nrooms 200 /s);
+      expect(stdout).toContain('Run 1 ended: succeeded. Its results: slotsync runs 1');
+      // The results of the run that was taken over include what it did before the kill.
+      expect((await world.run(['runs', '1'])).stdout.replaceAll(/ +/g, ' ')).toMatch(/\nrooms 200 /);
       expect((await world.run(['status', '--full'])).stdout).not.toMatch(
         /Not seen since|wait for the claim|no process works/,
       );
@@ -65,7 +66,7 @@ it('two simultaneous syncs each print their own run, and name the run of the oth
   const first = world.start(['sync', 'rooms']);
   await world.untilHeld();
   const second = world.start(['sync', 'rooms']);
-  await until(() => second.output().includes('finishing it first'), { describe: () => second.output() });
+  await until(() => second.output().includes('Finishing it first'), { describe: () => second.output() });
   world.sandbox.openGate();
   const [one, other] = await Promise.all([first.finished, second.finished]);
   expect(one.stdout.match(/^Run \d+ \w+/gm)).toEqual(['Run 1 succeeded']);
@@ -83,7 +84,7 @@ describe('a sync that is interrupted by Ctrl-C', () => {
     world.sandbox.openGate();
     const { code, stderr } = await sync.finished;
     expect(code).toBe(1);
-    expect(stderr).toContain('slotsync sync goes on from there');
+    expect(stderr).toContain('To continue: slotsync sync');
     expect((await world.claims()).claimed).toBe(0);
     const arrived = world.sandbox.objects().length;
     expect(arrived).toBeGreaterThan(3 * 20);
@@ -102,7 +103,7 @@ describe('a sync that is interrupted while its last batch is in flight', () => {
     await world.untilStopping(sync);
     world.sandbox.openGate();
     const { code, stdout, stderr } = await sync.finished;
-    expect(stderr).not.toContain('goes on from there');
+    expect(stderr).not.toContain('To continue: slotsync sync');
     expect(stdout).toContain('Run 1 succeeded');
     expect(code).toBe(0);
   });
@@ -130,7 +131,7 @@ describe('a command behind the unfinished run of another command', () => {
       const { code, stderr } = await stopped.finished;
       expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toEqual([]);
       expect(stderr).toContain('Stopped before this command started its run.');
-      expect(stderr).not.toContain('goes on from there');
+      expect(stderr).not.toContain('To continue: slotsync sync');
       expect(code).toBe(1);
     },
   );

@@ -242,7 +242,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.goto('/');
     await underWay.getByText('paused', { exact: true }).waitFor();
     await underWay.getByRole('button', { name: 'Resume' }).click();
-    await page.getByText('goes on.').waitFor();
+    await page.getByText('continues.').waitFor();
     await page.goto('/');
     await page.evaluate('window.isTheSame = true');
     world.sandbox.openGate();

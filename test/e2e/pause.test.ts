@@ -58,7 +58,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(world.sandbox.objects()).toHaveLength(written);
 
       const resume = await world.run(['resume', '1']);
-      expect(resume.stdout).toContain('Run 1 goes on');
+      expect(resume.stdout).toContain('Run 1 is resumed');
       const { code, stdout } = await sync.finished;
       expect(stdout).toMatch(/Run 1 succeeded/);
       expect(code).toBe(0);
@@ -182,7 +182,7 @@ describe('the commands pause, resume, cancel, freeze and runs', () => {
     expect(world.puts()).toEqual([]);
     const status = await world.run(['status', '--full']);
     expect(status.stdout).toContain(`rooms: frozen until ${end}`);
-    expect(status.stdout).toContain('What waits: 1 record held.');
+    expect(status.stdout).toContain('Waiting: 1 record held.');
     expect(status.stdout).toContain('Reason: exam weeks');
 
     const unfreeze = await world.run(['unfreeze', 'rooms', '--reason', 'they are over']);

@@ -27,7 +27,7 @@ describe.each(STORES)('four processes at once, with the quota on $store', ({ url
       for (const { child } of workers) child.kill('SIGTERM');
       for (const { finished } of workers) expect((await finished).code).toBe(0);
 
-      expect(stdout).toContain('Run 1 succeeded');
+      expect(stdout).toMatch(/^Run 1 (?:ended: )?succeeded/m);
       expect(code).toBe(0);
       expect(world.sandbox.objects()).toHaveLength(2 * rows);
       expect(world.sandbox.refused()).toBe(0);

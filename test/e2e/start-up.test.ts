@@ -69,7 +69,6 @@ describe('the start of the program', () => {
         'cli',
         'commands/command',
         'commands/command-table',
-        'commands/exit-code',
         'commands/program',
         'commands/read-options',
         'commands/signals',

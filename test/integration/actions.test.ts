@@ -42,7 +42,7 @@ it('an approval and a rejection are noted with run, number, person and reason', 
     actor: { by: 'ada', via: 'command', reason: 'moved to Lund' } as const,
   };
   await approve(approving, { runId: 2 });
-  await expect(approve(approving, { runId: 2 })).rejects.toThrow('approved already');
+  await expect(approve(approving, { runId: 2 })).rejects.toThrow('is already approved');
   await expect(rejectGates(world.state.db, 2, {}, OPERATOR)).rejects.toThrow();
   expect(await noted(world)).toEqual([
     {

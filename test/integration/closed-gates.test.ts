@@ -75,7 +75,7 @@ describe('a freeze', () => {
     expect(await isLatestNightlyBad(world.state.db)).toBe(false);
     const shown = await shownIn(world);
     expect(shown).toContain('All streams: frozen until');
-    expect(shown).toContain('What waits: 1 record held.');
+    expect(shown).toContain('Waiting: 1 record held.');
     expect(shown).toMatch(/^Frozen until /);
     expect(shown).not.toContain('is in sync');
   });

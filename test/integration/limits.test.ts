@@ -704,7 +704,7 @@ describe('two answers to a gate at the same moment', () => {
       expect(won.length).toBeGreaterThanOrEqual(answers.length - 1);
       for (const error of lost)
         expect(error).toMatch(
-          /is approved already: run 3 does it|was answered, or keeps other records, since it was shown|nothing was approved: run 3/,
+          /is already approved: run 3 sends it|has been answered, or holds other records, since it was shown|nothing was approved: run 3/,
         );
       expect(await openApprovals(world)).toHaveLength(approvals);
       expect(await gatesOf(world)).toMatchObject([{ rejectedAt: approvals === 0 ? expect.any(Date) : null }]);

@@ -79,7 +79,7 @@ describe('a state and a mirror restored together', () => {
     expect(run).toMatchObject({ status: 'partial', errorCode: 'state_restored' });
     expect(run.errorMessage).toMatch(/^the state is another database of its server/);
     expect(nameAtService(world, 'r001')).toBe('sent since');
-    expect(await saidOf(world)).toContain('is not known');
+    expect(await saidOf(world)).toContain('are unknown');
     expect(await readSituation(world.state.db)).toMatchObject({
       known: { restored: { since: expect.any(Date) } },
     });
