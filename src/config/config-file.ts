@@ -74,7 +74,10 @@ export function findConfiguration(folder = process.cwd()): string | undefined {
   return first === undefined ? undefined : path.join(folder, first);
 }
 
-/** Loads `file`, or the folder's `sync.config.*` unless others can write it. Throws UsageError with every fault. */
+/**
+ * Loads `file`, or else `sync.config.*` in the folder. Refuses a folder that other users of the system can write to.
+ * Throws one UsageError that lists all faults.
+ */
 export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),

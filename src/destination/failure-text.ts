@@ -1,6 +1,6 @@
-// Extracts the text of a failure for messages and the state: the service's reason, or the beginning of the body. Removes
-// keys and tokens, because a gateway may repeat a header and operators see these texts. Objects are not redacted, since
-// they are written back. For log lines, see process/logger.ts.
+// Extracts the text of a failure for messages and the state: the service's reason, or the beginning of the body.
+// Removes keys and tokens, because a gateway may repeat a header and operators see these texts. For log lines, see
+// process/logger.ts.
 import { messageOf } from '../errors/errors.js';
 import { findExcess } from './read-body.js';
 

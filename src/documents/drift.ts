@@ -35,7 +35,7 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
 
 const nameOfKind = (kind: DriftKind) => kind.replaceAll('_', ' ');
 
-/** Document of the result of one verify. `listed` are the first objects that the verify found. */
+/** Document of the result of one verify. `listed` are the first of the drifting objects that the verify found. */
 export function verifyDocument(
   result: VerifyResult,
   listed: readonly DriftRow[],

@@ -17,8 +17,8 @@ export class SlotsyncError extends Error {
   /** Figures for the log line. They never contain tokens, keys or bodies. */
   readonly facts: ErrorFacts;
   /**
-   * Message of another system. It may contain personal data: the command prints it and the state stores it, but no
-   * message, log line or job contains it. Not enumerable, so that no serializer includes it.
+   * Text that another system returned. It may contain personal data, so only the command line prints it and only the
+   * state stores it. No `message`, log line or job contains it. Not enumerable, so that no serializer includes it.
    */
   declare readonly detail: string | undefined;
 

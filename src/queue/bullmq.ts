@@ -31,7 +31,8 @@ export type Bullmq = ReturnType<typeof openBullmq>;
 const LOG_AGAIN_MS = 10_000;
 /**
  * Seconds after which an idle worker checks its queue. In PostgreSQL a check takes four statements, and finds jobs
- * whose notification was lost. Redis wakes the worker, unless its connection is silent, which the check detects.
+ * whose notification was lost. With Redis, a new job wakes the worker, and the check detects a connection that died
+ * without an error.
  */
 const DRAIN_SECONDS = { postgres: 30, redis: 10 };
 

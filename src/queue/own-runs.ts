@@ -43,8 +43,9 @@ export function createOwnRuns(options: OwnRunsOptions) {
   const newPlanner = () => plannerOf(options.processId);
 
   /**
-   * Makes the first attempt at the work of a job, which is queued only if the attempt fails. Returns the batches that follow. A sweep
-   * may queue the job meanwhile, so its id is in hand until the attempt has ended.
+   * Makes the first attempt at the work of a job. The job is queued only if the attempt fails. Returns the batches that
+   * follow. The periodic search for unqueued batches may queue the job meanwhile, so `inHand` contains its id until the
+   * attempt has ended.
    */
   async function attemptFirst(
     { jobId, name, enqueue }: UnqueuedJob,

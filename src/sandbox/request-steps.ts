@@ -1,5 +1,5 @@
-// Steps of one request in the sandbox, in order. A service counts requests on arrival, so the quota follows the first
-// half of the latency.
+// Steps of one request in the sandbox, in order. Half of the simulated latency passes before the request counts against
+// the quota, because a service counts a request when it arrives.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { createArrivals, createQuota, type QuotaOptions } from './quota.js';

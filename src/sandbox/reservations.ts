@@ -1,5 +1,5 @@
-// Reservations and cancellations of the sandbox. Rehearsals change them through controls, as schedulers do at the
-// service.
+// Reservations and cancellations of the sandbox. Tests and rehearsals change them through the sandbox's control
+// requests, as people who schedule do at the real service.
 import { z } from 'zod';
 import { Refusal } from './http.js';
 import {
@@ -37,7 +37,10 @@ export const reservationInput = periodSchema.extend({
   extId: z.string().min(1).nullish(),
   /** Statuses, which may include the organization's own. An empty list means complete and confirmed. */
   status: z.array(z.string()).readonly().optional(),
-  /** Booked objects by external id; null or a number for objects made by hand. With null, answers omit the list. */
+  /**
+   * Booked objects. `objectId` is an external id; for an object that was made by hand it is null or a number. If the
+   * list itself is null, answers omit it.
+   */
   objects: z
     .array(z.strictObject({ typeId: name.nullish(), objectId: name.nullish() }))
     .readonly()

@@ -104,7 +104,10 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
       ...reservations.controls,
       ...tokens.controls,
       ...steps.controls,
-      /** Sets the number of pages at the end of every find that are empty although its answers count them. */
+      /**
+       * Simulates a wrong total: the last `pages` pages of every find are empty, although the page count in each answer
+       * includes them.
+       */
       setMissingPages: (pages: number): void => void (missingPages = pages),
     },
   };

@@ -33,8 +33,8 @@ export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
 }
 
 /**
- * Compares a database with its stored facts and stores the new ones. On a difference, the database is read again under
- * a lock, because another process may have stored newer facts.
+ * Compares a database with its stored facts, and stores the current facts. If they differ, the stored facts and the
+ * database are read again under a lock, because another process may have stored newer facts meanwhile.
  */
 export async function noteDatabase(
   db: Queries,

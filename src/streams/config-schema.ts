@@ -193,7 +193,10 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
     overwrite?: Optional<LimitThreshold>;
     /** Limit of objects that are sent again because of drift. Always in force. */
     repair?: Optional<LimitThreshold>;
-    /** Limit of refused objects in a run; more than 50 and more than 10 % by default. Beyond it, the stream waits. */
+    /**
+     * Limit of refused objects in a run; more than 50 and more than 10 % by default. Beyond the limit, the rest of the
+     * stream is held until an operator approves it.
+     */
     refused?: Optional<LimitThreshold>;
   }>;
   /**

@@ -2,8 +2,9 @@
 // the record and remains after the record is deleted.
 //
 // A concurrent link and write of the same object must not both succeed. A batch stores the external id before it looks
-// for links, and a link is committed before it looks for records, so at least one sees the other. The object stays
-// claimed meanwhile, so that no batch writes it by a link that may be undone.
+// for links. Whoever creates a link commits the link before looking for records. So the batch sees the link, or the
+// creator of the link sees the record. Until that check is over, the object stays claimed, so that no batch writes it
+// because of a link that may be undone.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries, type State } from '../database.js';
 import type { LinkedBy } from '../schema.js';
@@ -222,8 +223,8 @@ async function explainConflicts(db: Queries, links: readonly NewLink[]) {
 }
 
 /**
- * Makes linked records that were never accepted the owners of their objects, with all facts that a retired or former
- * owner had. Skips records that a batch is writing.
+ * Makes each linked record that was never accepted the owner of its object. Copies the facts of the object from a
+ * retired or former record that owned it. Skips records that a batch is writing.
  */
 async function noteLinked(tx: Queries, links: readonly NewLink[], token: string): Promise<void> {
   const linked = await query<RecordKey & { externalId: string; owner: RecordKey | null }>(tx)`

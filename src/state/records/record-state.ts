@@ -97,7 +97,10 @@ export const FIELDS_IN_DOUBT = sql.raw(
   `nullif(array_to_string(ARRAY(SELECT t[1] FROM regexp_matches(r.accepted_fields, '[+!].{7}', 'g') AS t), ''), '')`,
 );
 
-/** SQL assignments for a record `r` that lost its object. If its row has another id, the next run sends the row. */
+/**
+ * SQL assignments for a record `r` that lost its object. If the row now has another external id than the lost object,
+ * the next run sends the row.
+ */
 export const WITHOUT_OBJECT = sql`${sql.raw(OBJECT_FACTS.map((column) => `${column} = NULL`).join(', '))},
   source_hash = NULL, in_doubt = false, check_after = NULL, updated_at = now(),
   refused_hash = CASE WHEN r.error_code IS DISTINCT FROM ${EXTERNAL_ID_CHANGED} THEN r.refused_hash END,

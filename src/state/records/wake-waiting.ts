@@ -9,8 +9,9 @@ import { EXTERNAL_ID_SHARED, isAcceptance, recordName, type Outcome } from './ou
 import { HAS_ARRIVED } from './record-state.js';
 
 /**
- * SQL after a query `waiting` with the columns `parent` and `parent_key`. `arrived` selects the waiting records whose
- * parent was accepted. A locked parent counts as accepted, which costs at most one extra attempt.
+ * Common table expressions to append after one named `waiting`, which has the columns `parent` and `parent_key`.
+ * `arrived` selects the waiting records whose parent was accepted. A locked parent counts as accepted, which costs at
+ * most one extra attempt.
  */
 const ARRIVED = sql`absent AS MATERIALIZED (
       SELECT r.stream, r.local_key, ${HAS_ARRIVED} AS has_arrived FROM slotsync.records AS r

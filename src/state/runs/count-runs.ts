@@ -31,7 +31,10 @@ const PLANNED = ['create', 'update', 'retire', 'repair'] as const;
 const ACCEPTED = ['create', 'update', 'retire'] as const;
 const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
 
-/** Sums the runs of a period by stream. A run that began before counts as a whole. Omits streams without numbers. */
+/**
+ * Adds up the counts of the runs of a period, by stream. A run that began before the period counts as a whole. Omits
+ * streams whose sums are all zero.
+ */
 export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSums[]> {
   // Sums in JavaScript. In SQL, PostgreSQL assumes a hundred keys in every JSON value and compiles the query for
   // seconds.

@@ -38,8 +38,9 @@ const waitingIn = (runId: number) => sql`waiting AS MATERIALIZED (
   WHERE r.run_id = b.run_id AND ${WAITS})`;
 
 /**
- * Plans batches of waiting records whose parent has arrived, or else of one record of each circle. Returns true if
- * there is such a record. Call it in the transaction that advances the run.
+ * Plans batches of the waiting records whose parent has arrived. If no parent has arrived, plans one record of each cycle of
+ * records that refer to each other. Returns true if it planned any record. Call it in the transaction that advances the
+ * run.
  */
 export async function planAgain(tx: Queries, runId: number): Promise<boolean> {
   const arrived = sql`SELECT w.* FROM waiting AS w WHERE EXISTS (SELECT FROM ${PARENT} WHERE ${HAS_ARRIVED})`;

@@ -109,7 +109,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, batch: Batch) 
 
   /**
    * Claims objects by external id. A record becomes unwritable if another batch has one of its objects. Returns the
-   * keys whose objects were claimed just now.
+   * keys whose records can still be written and have objects to claim.
    */
   async function claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
     const ids = [...idsByKey.values()].flat();

@@ -122,7 +122,10 @@ interface LineOptions {
   lane: Lane;
   /** Number of objects in one request. If undefined, the size is learned from the service's answers. */
   fixed: number | undefined;
-  /** Divides a batch after a failure, to find the failing object. Undefined if batches share the line. */
+  /**
+   * Divides a batch after a failure, to find the failing object. Undefined if several batches share one queue of
+   * objects to send.
+   */
   narrowing: Narrowing | undefined;
 }
 

@@ -26,7 +26,10 @@ export function createRefusals() {
   const stopped = new Set<string>();
   const nameOf = (stream: Stream, runId: number) => `${runId} ${stream.name}`;
   return {
-    /** Adds answers to the stream's totals. Closes a gate if too many are refusals. Returns true if stopped. */
+    /**
+     * Adds answers to the stream's totals. Closes a gate if too many are refusals. Returns true if the stream is
+     * stopped in this run.
+     */
     async count(db: Queries, stream: Stream, runId: number, answers: Answers): Promise<boolean> {
       if (answers.refused > 0) {
         const limit = stream.limits.refused;

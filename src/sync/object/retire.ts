@@ -131,7 +131,7 @@ export async function chooseRetirements(
   // need not be accepted yet.
   const unowned = await leaveToRows(deps, free, note);
   return unowned.flatMap((write) =>
-    // Step 13: The object is already inactive, so nothing is sent.
+    // The object is already inactive, so nothing is sent.
     isInactive(write) ? note(outcome.unchanged(write, write.standing.id)) : [write],
   );
 }

@@ -97,7 +97,10 @@ function isChanged({ objectHash }: OwnerRecord, rendered: Rendered | undefined):
   return !('object' in rendered) || hashObject(rendered.object) !== objectHash;
 }
 
-/** Maximum number of deleted or new rows. Every pair is compared, so with more rows no pair is. */
+/**
+ * Maximum number of deleted rows, and of new rows. Every deleted row is compared with every new row. With more rows,
+ * nothing is compared.
+ */
 export const MOST_COMPARED = 20;
 
 /**

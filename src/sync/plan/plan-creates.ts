@@ -106,9 +106,9 @@ export function createCreates(
   }
 
   /**
-   * Searches for objects that exist for these creates. A few creates are not searched for, because their overwrites
-   * stay below the limit. A run over a part always searches, since overwrites add up over a day. `isRest`: last list of
-   * the plan.
+   * Searches for existing objects that these creates would overwrite. If the plan has only few creates, it does not
+   * search, because their overwrites would stay below the limit. A run over a part of the stream always searches,
+   * because the overwrites of several runs add up over a day. `isRest`: this is the last list of the plan.
    */
   async function findExisting(wanted: readonly string[], isRest: boolean): Promise<ExistingObjects> {
     if (wanted.length === 0) return NONE_ASKED;

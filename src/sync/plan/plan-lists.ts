@@ -48,7 +48,10 @@ export function createPlanLists(
   const seesGone = maySeeGone(request);
   const retires = stream.retire === 'deactivate';
   const planned: Planned = { ...NOTHING_PLANNED };
-  /** The first keys whose rows are gone: as many as are compared with new rows, and one more. */
+  /**
+   * The first keys whose rows are gone. Keeps one more than the maximum that is compared with new rows, to detect that
+   * there are too many.
+   */
   const firstGone: string[] = [];
 
   const batches = collectBatches(keysPerBatch(stream, request.context.lane), sink);

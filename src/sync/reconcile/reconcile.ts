@@ -70,7 +70,8 @@ export function reconcilePeriodically(
 
 /**
  * Reconciles a period. Throws SlotsyncError `reconcile_running` if another reconcile is running, UsageError if the
- * period ends before it begins, and errors of both sides. Verdicts up to the error stay stored.
+ * period ends before it begins, and the errors of the mirror and the service. Verdicts that were stored before an error
+ * remain.
  */
 export async function reconcile(
   deps: ReconcileDeps,

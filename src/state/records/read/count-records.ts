@@ -4,7 +4,7 @@ import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, WAS_SENT } from '../record-state.js';
 import { isWanted, NOT_IN_SYNC, type FailureFilter } from './failures.js';
 
-/** Counts records by stream and status, without former objects. */
+/** Counts records by stream and status. Leaves out records that only keep an object which their key owned before. */
 export const countRecords = (db: Queries) => query<{ stream: string; status: RecordStatus; count: number }>(
   db,
 )`
