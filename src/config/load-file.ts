@@ -44,8 +44,17 @@ export async function importFile(file: string): Promise<Exported> {
     moduleCache: false,
     interopDefault: false,
   });
-  const exported = (await jiti.import<{ default?: unknown }>(file)).default;
-  return { exported, modules: readModules(jiti, file) };
+  // Otherwise such a file would end every command with exit code 0, and a night that sent nothing would count as done.
+  const { exit } = process;
+  process.exit = () => {
+    throw new Error('it ends the process with process.exit()');
+  };
+  try {
+    const exported = (await jiti.import<{ default?: unknown }>(file)).default;
+    return { exported, modules: readModules(jiti, file) };
+  } finally {
+    process.exit = exit;
+  }
 }
 
 /** Form of jiti's errors. Their columns count from 0. */

@@ -276,6 +276,12 @@ describe('a configuration file that cannot be loaded', () => {
       "import 'words-of-nobody';",
       /: Cannot find module 'words-of-nobody'$/,
     ],
+    [
+      'the end of the process',
+      'sync.config.ts',
+      'process.exit(0);',
+      /: it ends the process with process\.exit\(\)$/,
+    ],
     ['a thrown value that is no error', 'sync.config.ts', 'throw "no tenant";', /: no tenant$/],
     [
       'a property that throws',
@@ -300,6 +306,12 @@ describe('a configuration file that cannot be loaded', () => {
   it('is reported when it is a folder', async () => {
     const folder = folderOf({ 'sync.config.ts/nothing': '' });
     expect((await loadRefusal(folder)).message).toBe(`${path.join(folder, 'sync.config.ts')} is a folder`);
+  });
+
+  it('leaves process.exit as it was', async () => {
+    const { exit } = process;
+    await loadRefusal(folderOf({ 'sync.config.ts': 'process.exit(0);' }));
+    expect(process.exit).toBe(exit);
   });
 
   it.each([
