@@ -123,8 +123,8 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 describe('the SQL of the documents', () => {
-  it('has more than 15 statements', () => {
-    expect(statements.length).toBeGreaterThan(15);
+  it('has more than 16 statements', () => {
+    expect(statements.length).toBeGreaterThan(16);
     expect(questions.length).toBeGreaterThan(10);
   });
 

@@ -1,5 +1,6 @@
-// An object passes from one record to another with all that is known of it: external id, number, what was accepted last, the
-// doubt and the pending look. The former owner has no object afterwards. `transferObjects` makes each of these transitions:
+// Transfers an object from one record to another, with everything that the state knows about the object: its external id,
+// its number, its hash as accepted last, the doubt and the pending check. Afterwards the former owner has no object.
+// `transferObjects` makes each of these transitions:
 //
 //   former owner              reason                                              new owner              former owner afterwards
 //   none                      a batch sends the row with this external id         the row's record       -
