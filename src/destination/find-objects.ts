@@ -3,6 +3,7 @@ import type { Filter } from '../dialect/dialect.js';
 import type { Logger } from '../process/logger.js';
 import type { FieldValues } from '../streams/destination-object.js';
 import { findSimilarIds } from '../streams/external-id-rule.js';
+import { DigestSet } from '../text/digest-set.js';
 import { ONE_RESULT, type Client } from './client.js';
 import type { Context } from './exchange.js';
 import { byExtIds, byIds, note, PAGES_AT_ONCE, type Finder, type Unreadable } from './find-pages.js';
@@ -116,8 +117,8 @@ export function createObjectFinds(
     const all = [...types];
     /** Drops duplicates: the service may return an object of a subtype also for the parent type. */
     async function* pages(): AsyncGenerator<FoundObject[]> {
-      const seen = new Set<string>();
-      const isFirst = ({ id }: FoundObject) => seen.size < seen.add(id).size;
+      const seen = new DigestSet();
+      const isFirst = ({ id }: FoundObject) => seen.add(id);
       for (const type of all)
         for await (const page of pagesOf(type, context, { pace, skips }))
           yield all.length > 1 ? page.filter(isFirst) : page;

@@ -2,6 +2,7 @@
 // If the total changes, everything is read again, because a read must be complete.
 import type { Cursor } from '../dialect/dialect.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
+import { DigestSet } from '../text/digest-set.js';
 import { answerTooLarge, invalidAnswer, isSpoiled, type Named } from './http-errors.js';
 import { MOST_KEPT } from './read-body.js';
 
@@ -104,12 +105,11 @@ export async function* eachPage<R extends { id: string }>(
   const { call } = reading;
   const { total, pages } = await openPages(send, reading);
   let seen = 0;
-  const ids = new Set<string>();
+  const ids = new DigestSet();
   for await (const { results, skipped = 0 } of pages) {
     for (const { id } of results) {
       // A repeated result has moved here from an earlier page. Another result may then have been missed.
-      if (ids.has(id)) throw readingMoved(call);
-      ids.add(id);
+      if (!ids.add(id)) throw readingMoved(call);
     }
     seen += results.length + skipped;
     yield results;

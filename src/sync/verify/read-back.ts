@@ -1,5 +1,5 @@
 // Reads all objects of some types for `verify` and compares them with their records. Then searches for records whose
-// objects were not among them. Keeps only external ids in memory, 56 MB for a million. Stores objects that drift, and
+// objects were not among them. Keeps only digests of ids in memory, at most 64 MB for a million objects. Stores objects that drift, and
 // counts the results.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, Unreadable } from '../../destination/destination.js';
@@ -10,6 +10,7 @@ import { checkAgain } from '../../state/records/record-state.js';
 import { listOwners, readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
 import type { DriftKind } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { DigestSet } from '../../text/digest-set.js';
 import { readBeside, readRendered, type ObjectBeside } from '../object/compare-objects.js';
 import type { Pace } from '../run/request-pace.js';
 import type { SyncDeps } from '../run/sync-deps.js';
@@ -158,7 +159,7 @@ export async function readTypesBack(pass: Pass, request: TypeRequest): Promise<T
   const { met, tallies } = await readBeside(
     pass,
     { types: request.types, context: { lane: 'verify', signal }, pace: () => pass.pace(signal), clock },
-    () => ({ met: new Set<string>(), tallies: new Map() as Tallies }),
+    () => ({ met: new DigestSet(), tallies: new Map() as Tallies }),
     async (result, page, askedAt) => {
       for (const { object } of page) if (object.extId !== undefined) result.met.add(object.extId);
       await comparePage(pass, request, { page, askedAt }, result.tallies);
@@ -215,12 +216,7 @@ async function comparePage(
 const extraKey = ({ id }: FoundObject) => `#${id}`;
 
 /** Searches for the objects of records that were not among the objects read. */
-async function lookForUnmet(
-  pass: Pass,
-  stream: Stream,
-  met: ReadonlySet<string>,
-  tallies: Tallies,
-): Promise<void> {
+async function lookForUnmet(pass: Pass, stream: Stream, met: DigestSet, tallies: Tallies): Promise<void> {
   const { state, signal } = pass;
   let unmet: Judged[] = [];
   const look = async () => {
