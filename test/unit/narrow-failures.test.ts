@@ -188,13 +188,7 @@ describe('an object at which the service fails', () => {
             refuse(names);
           });
           const result = await write(service, namesOf(count), { batchSize, goodForMs });
-          expect(bad).toEqual(expect.arrayContaining([...result.culprits]));
-          // They fail nine times with nothing beside them, where a refusal or the last request has left only those that fail.
-          const size = batchSize === 'auto' ? count : batchSize;
-          const last = namesOf(count).slice(Math.floor((count - 1) / size) * size);
-          const areLast = last.every((name) => bad.includes(name));
-          if ((wrong.length === 0 && !areLast) || bad.length < 2)
-            expect(result.culprits.size).toBe(bad.length);
+          expect([...result.culprits].toSorted()).toEqual(bad.toSorted());
           expect([...result.refusals].toSorted()).toEqual(wrong.toSorted());
           expect(result.accepted.size).toBe(count - bad.length - wrong.length);
           expect(service.underWay.most).toBeLessThanOrEqual(Math.max(4, Math.ceil(count / 7)));
@@ -202,6 +196,15 @@ describe('an object at which the service fails', () => {
       ),
       { numRuns: 150 },
     );
+  });
+
+  it('is found if the first attempt has answers for all other objects', async () => {
+    const service = playService(failOn(['r7', 'r8']));
+    const { culprits, accepted, errors } = await write(service, namesOf(9), { batchSize: 7 });
+    expect([[...culprits], accepted.size]).toEqual([['r7', 'r8'], 7]);
+    expect(errors.length).toBeLessThanOrEqual(5);
+    // Five systemic failures in a row open the circuit breaker.
+    expect(systemic(errors).length).toBeLessThan(5);
   });
 
   it('costs few timeouts when it hangs, because other requests do not wait for it', async () => {
@@ -273,6 +276,16 @@ describe('a service that is down', () => {
     const { accepted, errors, requests } = await write(service, namesOf(1000));
     expect([accepted.size, errors.length]).toEqual([1000, 5]);
     expect(requests).toBeLessThanOrEqual(9 + 25);
+  });
+
+  it('fails no object if it goes down after the first request of a batch', async () => {
+    const service = playService((_, request) => {
+      if (request > 1) throw failed();
+    });
+    const { accepted, culprits, ends } = await write(service, namesOf(100), { batchSize: 10 });
+    expect([accepted.size, culprits.size]).toEqual([10, 0]);
+    expect(ends[4]).toBeLessThanOrEqual(11 + 4 * 2);
+    expect(ends.at(-1)).toBeLessThanOrEqual(11 + 4 * 2 + 4 * 24);
   });
 
   it('gets at most twenty requests more, and fails no object, if it goes down during narrowing', async () => {

@@ -215,9 +215,10 @@ function createLine({ destination, sizes, clock }: LineDeps, { type, lane, fixed
     { results, failure }: { results: ReadonlyMap<string, PutResult>; failure?: Failure },
   ): void {
     const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
-    if ([...results.values()].some((result) => result.accepted || (result.status ?? 0) < 500))
-      narrowing?.answered();
+    const isAnswered = [...results.values()].some((result) => result.accepted || (result.status ?? 0) < 500);
+    if (isAnswered) narrowing?.answered();
     for (const { order, objects } of parts) {
+      if (isAnswered) order.attempt.isAnswered = true;
       const { written } = order;
       for (const { extId } of objects) {
         const result = results.get(extId);
@@ -253,7 +254,8 @@ function createLine({ destination, sizes, clock }: LineDeps, { type, lane, fixed
     if (position >= 0) line.splice(position, 1);
     if (order.underWay > 0) return;
     for (const [{ extId }, error] of narrowing?.culprits() ?? []) written.culprits.set(extId, error);
-    if (isOneLeft(order)) written.failure = { error: serviceFailsOnObject(written.failure?.error, true) };
+    if (order.attempt.isAnswered && isSpoiled(written.failure?.error))
+      written.failure = { error: serviceFailsOnObject(written.failure?.error, isOneLeft(order)) };
     order.end();
   }
 
@@ -271,7 +273,7 @@ function createLine({ destination, sizes, clock }: LineDeps, { type, lane, fixed
   };
 }
 
-/** Returns true if exactly one object of the batch failed and all others were answered. */
-function isOneLeft({ objects, written: { results, unsent, failure } }: Waiting): boolean {
-  return isSpoiled(failure?.error) && results.size > 0 && objects.length - results.size - unsent.size === 1;
+/** Returns true if exactly one object of the order was not answered. */
+function isOneLeft({ objects, written: { results, unsent } }: Waiting): boolean {
+  return objects.length - results.size - unsent.size === 1;
 }

@@ -95,7 +95,6 @@ export function createNarrowing(attempt: BatchAttempt, areKnown = false) {
 
     answered(): void {
       isAnyAnswered = true;
-      attempt.isAnswered = true;
       answers++;
       failuresInRow = 0;
     },
