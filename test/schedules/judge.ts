@@ -125,9 +125,12 @@ interface Allowed {
   edits?: Edits | undefined;
 }
 
-/** Returns true for the record of an object that no row has any more. An operator retires the object. */
-const isFormer = ({ status, former_key }: { status: string; former_key: string | null }) =>
-  former_key !== null && status !== 'retired';
+/**
+ * Returns true for the record of an object that no row has any more, and about which an operator has not decided. Until then
+ * nobody reads the object, so a doubt stays.
+ */
+const isFormer = (record: { status: string; former_key: string | null; source_hash: string | null }) =>
+  record.former_key !== null && record.source_hash === null && record.status !== 'retired';
 
 /** Returns the faults when everything is quiet. */
 export async function findFaults(
@@ -145,6 +148,7 @@ export async function findFaults(
       status: string;
       error_code: string;
       former_key: string | null;
+      source_hash: string | null;
       object_hash: string;
       in_doubt: boolean;
     }[]
@@ -200,20 +204,12 @@ export async function findFaults(
     )
       faults.push(`guarantee 3: ${extId} is active, and no row has it`);
 
-  for (const {
-    stream,
-    local_key: key,
-    external_id: extId,
-    status,
-    error_code,
-    former_key,
-    object_hash,
-    in_doubt,
-  } of records) {
+  for (const record of records) {
+    const { stream, local_key: key, external_id: extId, status, error_code, object_hash } = record;
     const name = `the record of ${stream} '${key}'`;
-    if (isKept(stream, key)) continue;
-    if (in_doubt) faults.push(`guarantee 3: ${name} is left in doubt`);
-    if (isRefused({ status, error_code }) || isFormer({ status, former_key })) continue;
+    if (isKept(stream, key) || isFormer(record)) continue;
+    if (record.in_doubt) faults.push(`guarantee 3: ${name} is left in doubt`);
+    if (isRefused(record)) continue;
     if (status !== 'synced' && status !== 'retired') {
       faults.push(`guarantee 3: ${name} is left ${status} (${error_code})`);
       continue;
