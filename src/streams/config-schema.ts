@@ -494,6 +494,15 @@ const source = z.union([name('a table or view'), query, someColumns], {
 
 const rowSecurity = z.literal('filtered', "'filtered', or left out").optional();
 
+/** Keys that make a lookup a table or a file. A code with one of these names could be mistaken for either. */
+const LOOKUP_KINDS = { from: 'a table of the mirror', file: 'a CSV file' } as const;
+/** Returns why a lookup that is neither a table nor a file may not have its codes. */
+function findCodeFault(lookup: unknown): string | undefined {
+  const kind = Object.entries(LOOKUP_KINDS).find(([key]) => Object.hasOwn(Object(lookup) as object, key));
+  if (!kind) return undefined;
+  const [key, what] = kind;
+  return `'${key}' makes the lookup ${what}, which needs 'key' and 'value' and nothing else; a code named '${key}' must be in a CSV file`;
+}
 const lookups = z.record(
   name('the name of a lookup'),
   z.union(
@@ -505,10 +514,15 @@ const lookups = z.record(
         rowSecurity,
       } satisfies Shape<LookupSource>),
       z.strictObject({ file: name('a CSV file'), key: column, value: column } satisfies Shape<LookupFile>),
-      z.record(z.string(), z.string().nullable()),
+      z
+        .record(z.string(), z.string().nullable())
+        .refine((codes) => findCodeFault(codes) === undefined, {
+          error: ({ input }) => findCodeFault(input),
+        }),
     ],
     {
-      error:
+      error: ({ input }) =>
+        findCodeFault(input) ??
         "codes and their values, { file: 'codes.csv', key: 'code', value: 'name' }, or { from: 'campus.codes', key: 'code', value: 'name' }",
     },
   ),

@@ -75,11 +75,9 @@ export function resolveLookups(
 
 type Declared = ParsedConfig['lookups'][string];
 
-/** A table or a file has all three keys. An inline lookup is assumed not to have codes with all three names. */
-const isTable = (lookup: Declared): lookup is LookupSource =>
-  ['from', 'key', 'value'].every((key) => Object.hasOwn(lookup, key));
-const isFile = (lookup: Declared): lookup is LookupFile =>
-  ['file', 'key', 'value'].every((key) => Object.hasOwn(lookup, key));
+/** The schema allows no codes named `from` or `file`. */
+const isTable = (lookup: Declared): lookup is LookupSource => Object.hasOwn(lookup, 'from');
+const isFile = (lookup: Declared): lookup is LookupFile => Object.hasOwn(lookup, 'file');
 
 function readContent(
   { file, key, value: valueColumn }: LookupFile,

@@ -64,9 +64,21 @@ describe('a lookup for a column', () => {
     expect(groupOf(resolve(CODES, { ...GROUP, otherwise: null }), 'constructor')).toEqual([]);
   });
 
-  it('may have codes that are named as the keys of a file', () => {
-    const group = { column: 'group', lookup: 'group' };
-    expect(groupOf(resolve({ group: { key: 'K', file: 'F' } }, group), 'file')).toEqual(['F']);
+  it('may have codes named `key` and `value`', () => {
+    const stream = resolve({ group: { key: 'K', value: 'V' } });
+    expect(['key', 'value'].map((code) => groupOf(stream, code))).toEqual([['K'], ['V']]);
+  });
+
+  it.each([
+    ['from', 'a table of the mirror', { key: 'K', value: 'V', other: 'O' }],
+    ['from', 'a table of the mirror', { key: 'code', vale: 'name' }],
+    ['file', 'a CSV file', { key: 'code', value: 'name', rowSecurity: 'filtered' }],
+    ['file', 'a CSV file', { folder: 'F' }],
+  ])('may have no code named `%s`, which makes it %s: beside %o', (key, kind, more) => {
+    expect(faultsOf({ group: { [key]: 'F', ...more } as Record<string, string> })).toEqual([
+      `lookups.group: '${key}' makes the lookup ${kind}, which needs 'key' and 'value' and nothing else; ` +
+        `a code named '${key}' must be in a CSV file`,
+    ]);
   });
 });
 
