@@ -2,11 +2,13 @@
 // One record owns all facts of an object. The owner is the record of the row with the external id, even after the object
 // changes hands, a change is undone, a parent is forgotten, or the object is renamed at the service.
 import { describe, expect, it } from 'vitest';
+import type { Mirror } from '../../src/mirror/mirror.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { findRecordByName } from '../../src/sync/operator/explain.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import {
   activeObjects,
+  cancelRuns,
   comeToRest,
   DESKS,
   expectOneOwner,
@@ -14,6 +16,7 @@ import {
   insert,
   isActive,
   keepPlaceWorlds,
+  loseAnswer,
   nameOf,
   rename,
   syncPlaces,
@@ -61,6 +64,38 @@ describe('a late write over an object that another record owns now', () => {
     world.sandbox.releaseLate();
     await comeToRest(world);
     expect([nameOf(world, 'y_A'), nameOf(world, 'y_C')]).toEqual(['newest', 'v2']);
+    await expectOneOwner(world);
+  });
+
+  it('does not stay when the claim of the next owner was lost while both changed their codes', async () => {
+    const world = await open();
+    await syncPlaces(world, [1, 'A', 'v1'], [2, 'B', 'other']);
+    await rename(world, 1, 'v2');
+    const lost = await world.plan();
+    await loseAnswer(world, lost);
+    await cancelRuns(world);
+    await world.sql`UPDATE places SET (code, name) = (CASE id WHEN 1 THEN 'C' ELSE 'A' END, 'newest')`;
+    const { runId, queue } = await world.planBatches('places', [['1', '2']]);
+    const claimRow2 = (token: string | null) =>
+      world.sql`UPDATE slotsync.records SET claimed_by = ${token} WHERE local_key = '2'`;
+    const { readRows } = world.mirror;
+    const mirror: Mirror = {
+      ...world.mirror,
+      async readRows(...asked) {
+        await claimRow2('another batch');
+        return readRows(...asked);
+      },
+    };
+    await expect(world.apply(queue[0] ?? 0, undefined, { ...world.deps(), mirror })).rejects.toMatchObject({
+      code: 'claimed',
+    });
+    await claimRow2(null);
+    await world.finish(runId, queue);
+    expect(nameOf(world, 'y_A')).toBe('newest');
+    world.sandbox.releaseLate();
+    expect(nameOf(world, 'y_A')).toBe('v2');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_A')).toBe('newest');
     await expectOneOwner(world);
   });
 });

@@ -6,6 +6,7 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { addDueChecks, takeChanges } from '../../src/state/inbox/take-changes.js';
 import { letGo, transferObjects } from '../../src/state/records/transfer-objects.js';
 import { linkRecords, unlinkRecords } from '../../src/state/records/links.js';
+import type { RecordKey } from '../../src/state/records/outcome-types.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import {
   comeToRest,
@@ -163,16 +164,46 @@ it('a record that another batch is writing keeps its object when the first batch
   expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_1', status: 'synced' } });
 });
 
-it('record keeps its object, and what is known of it, where another batch has claimed the record that is to take it', async () => {
-  const world = await openRooms(rooms());
-  await addRooms(world, 'A');
-  await world.sync();
-  await world.sql`
-    INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
-    VALUES ('rooms', 'B', 'pending', 'other', now() + interval '1 minute')`;
-  const from = { stream: 'rooms', localKey: 'A' };
-  const taking = { stream: 'rooms', localKey: 'B', externalId: 'room_A', from };
+describe('a batch without the claim on a record that is to take an object', () => {
   const late = { token: 'late', lateSeconds: 10 };
-  expect(await world.state.db.transaction((tx) => transferObjects(tx, [taking], late))).toEqual([]);
-  expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_A', status: 'synced' } });
+  const [A, B, C] = ['A', 'B', 'C'].map((localKey) => ({ stream: 'rooms', localKey })) as [
+    RecordKey,
+    RecordKey,
+    RecordKey,
+  ];
+  const OWNERS = Object.fromEntries(
+    ['A', 'B', 'C'].map((key) => [key, { external_id: `room_${key}`, object_hash: expect.any(String) }]),
+  );
+
+  it.each([
+    ['alone', []],
+    ['in a chain', [{ ...A, externalId: 'room_D' }]],
+    [
+      'in a chain of three',
+      [
+        { ...A, externalId: 'room_C', from: C },
+        { ...C, externalId: 'room_D' },
+      ],
+    ],
+  ])('leaves each object with its owner, and what is known of the object, %s', async (_, more) => {
+    const world = await openRooms(rooms());
+    await addRooms(world, 'A', 'B', 'C');
+    await world.sync();
+    await world.sql`
+      UPDATE slotsync.records SET claimed_by = 'other', claimed_until = now() + interval '1 minute' WHERE local_key = 'B'`;
+    const transfers = [{ ...B, externalId: 'room_A', from: A }, ...more];
+    expect(await world.state.db.transaction((tx) => transferObjects(tx, transfers, late))).toEqual([]);
+    expect(await world.recordsOf('rooms')).toMatchObject(OWNERS);
+  });
+
+  it('leaves a record the object that another batch has sent for it meanwhile', async () => {
+    const world = await openRooms(rooms());
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`
+      UPDATE slotsync.records SET in_doubt = true, object_hash = NULL WHERE local_key = 'B'`;
+    const transfers = [A, B].map((record) => ({ ...record, externalId: `room_${record.localKey}_2` }));
+    expect(await world.state.db.transaction((tx) => transferObjects(tx, transfers, late))).toEqual([]);
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: OWNERS['A'], B: { external_id: 'room_B' } });
+  });
 });

@@ -100,9 +100,14 @@ export async function dieWhileWriting(world: World, { queue }: { queue: readonly
     stopping.abort();
     world.sandbox.resetLate();
     await applying;
-    await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
-    await world.sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
+    await cancelRuns(world);
   };
+}
+
+/** Every run ends without sending the rest of its batches. */
+export async function cancelRuns(world: World): Promise<void> {
+  await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
+  await world.sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
 }
 
 /** Changes stop, and the service is healthy: the inbox is emptied, lost writes cannot land any more, and a sync runs, twice. */

@@ -68,14 +68,19 @@ const recordset = (rows: readonly object[]) => sql`jsonb_to_recordset(${JSON.str
 const recordsOf = (rows: readonly object[]) =>
   sql`jsonb_populate_recordset(NULL::slotsync.records, ${JSON.stringify(rows)}::jsonb)`;
 
-/** No other batch has claimed the record with this name in the statement. */
-const isOpenTo = (token: string, name: 'r' | 'n') =>
-  sql`(${sql.raw(name)}.claimed_by = ${token} OR ${sql.raw(name)}.claimed_by IS NULL)`;
+/**
+ * SQL: record `r` may take the object of `t`. No other batch has claimed the record, and the record owns no other object that
+ * the service may hold: it would lose all that is known of that object.
+ */
+const mayTake = (token: string) => sql`(r.claimed_by = ${token} OR r.claimed_by IS NULL)
+  AND (coalesce(r.external_id = t.external_id, true)
+    OR (r.object_hash IS NULL AND (r.claimed_by = ${token} OR NOT r.in_doubt)))`;
 
 /**
  * Lets records own objects, with all that is known of the objects. Returns the transfers that were made. A transfer is left out
- * when the object has another owner by now, when the owner is being written under a claim on its key alone, when another batch
- * has claimed the new owner, and when the batch has no claim on a record that is to let go. The owner keeps the object then. Call this in a transaction, with the right to write every object in it.
+ * when the object has another owner by now, when the owner is being written under a claim on its key alone, when the new owner
+ * may not take the object, and when the batch has no claim on a record that is to let go. The owner keeps the object then. Call
+ * this in a transaction, with the right to write every object in it.
  * `lateSeconds`: how long a write may still be carried out that was sent by a batch which is gone.
  */
 export async function transferObjects(
@@ -83,6 +88,32 @@ export async function transferObjects(
   transfers: readonly Transfer[],
   right: Right,
 ): Promise<Transfer[]> {
+  if (!transfers.some(({ from }) => from)) return (await transferAll(tx, transfers, right)).made;
+  for (let open = transfers; ;) {
+    let stranded: readonly Transfer[] = [];
+    const made = await tx
+      .transaction(async (savepoint) => {
+        const all = await transferAll(savepoint, open, right);
+        ({ stranded } = all);
+        return stranded.length > 0 ? savepoint.rollback() : all.made;
+      })
+      .catch((error: unknown) => {
+        if (stranded.length === 0) throw error;
+        return undefined;
+      });
+    if (made) return made;
+    // Begins again without these transfers. Their owners keep the objects, so that others of a chain may not be made either.
+    const isStranded = new Set(stranded);
+    open = open.filter((one) => !isStranded.has(one));
+  }
+}
+
+/** Makes the transfers. `stranded`: those that took an object from its owner, but that the new owner may not take. */
+async function transferAll(
+  tx: Queries,
+  transfers: readonly Transfer[],
+  right: Right,
+): Promise<Record<'made' | 'stranded', Transfer[]>> {
   const { token } = right;
   const facts = await takeFromOwners(tx, transfers, right);
   const rows = transfers.flatMap(({ stream, localKey, externalId, from, kept }) => {
@@ -107,7 +138,7 @@ export async function transferObjects(
       source_hash = t.source_hash, in_doubt = r.in_doubt OR coalesce(t.in_doubt, false),
       check_after = greatest(r.check_after, t.check_after)
     FROM ${recordsOf(rows)} AS t
-    WHERE r.stream = t.stream AND r.local_key = t.local_key AND ${isOpenTo(token, 'r')}
+    WHERE r.stream = t.stream AND r.local_key = t.local_key AND ${mayTake(token)}
       AND NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = t.external_id)
     RETURNING r.stream, r.local_key AS "localKey"`;
   for (const one of kept) if (one.kept === 'planned') await addChanges(tx, one.stream, [one.localKey]);
@@ -116,7 +147,11 @@ export async function transferObjects(
     kept.map(({ externalId }) => externalId),
   );
   const names = new Set(made.map(recordName));
-  return transfers.filter((transfer) => names.has(recordName(transfer)));
+  const isMade = (transfer: Transfer) => names.has(recordName(transfer));
+  return {
+    made: transfers.filter(isMade),
+    stranded: transfers.filter((one) => facts.has(one.externalId) && !isMade(one)),
+  };
 }
 
 /**
@@ -129,19 +164,18 @@ async function takeFromOwners(
   right: Right,
 ): Promise<Map<string, ObjectFacts>> {
   const { token, keyed = [] } = right;
-  const passing = transfers.flatMap(({ from, externalId, isFormerGone = false, kept, ...to }) =>
-    from ? { ...from, externalId, isFormerGone, to: kept ? undefined : to } : [],
+  const passing = transfers.flatMap(({ from, externalId, isFormerGone = false, kept }) =>
+    from ? { ...from, externalId, isFormerGone, isKept: kept !== undefined } : [],
   );
   if (passing.length === 0) return new Map();
   const owners = (list: readonly object[]) =>
-    sql`${recordset(list)} AS t(stream text, "localKey" text, "externalId" text, "isFormerGone" boolean, "to" jsonb)`;
+    sql`${recordset(list)} AS t(stream text, "localKey" text, "externalId" text, "isFormerGone" boolean, "isKept" boolean)`;
   const isOwner = sql`r.stream = t.stream AND r.local_key = t."localKey"`;
   const found = await query<{ object: ObjectFacts }>(tx)`
     SELECT ${factsOf(right)} AS object FROM ${owners(passing)}
     JOIN slotsync.records AS r ON ${isOwner} AND r.external_id = t."externalId"
-    WHERE CASE WHEN t."to" IS NULL THEN r.claimed_by = ${token} OR ${token} = ''
-      ELSE (r.claimed_by = ${token} OR ${IS_FREE} OR NOT r.stream = ${anyOf(keyed)}) AND EXISTS (SELECT FROM slotsync.records AS n
-        WHERE n.stream = t."to"->>'stream' AND n.local_key = t."to"->>'localKey' AND ${isOpenTo(token, 'n')}) END
+    WHERE r.claimed_by = ${token} OR ${token} = ''
+      OR (NOT t."isKept" AND (${IS_FREE} OR NOT r.stream = ${anyOf(keyed)}))
     ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
   const facts = new Map(found.map(({ object }) => [object.external_id, object]));
   const former = owners(passing.filter(({ externalId }) => facts.has(externalId)));
@@ -152,7 +186,7 @@ async function takeFromOwners(
     UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT},
       (claimed_by, claimed_until) = (SELECT r.claimed_by, r.claimed_until WHERE r.claimed_by = ${token})
     FROM ${former} WHERE ${isOwner}
-    RETURNING r.stream, r.local_key AS "localKey", r.claimed_by IS NULL AND t."to" IS NOT NULL AS "isToBeSent"`;
+    RETURNING r.stream, r.local_key AS "localKey", r.claimed_by IS NULL AND NOT t."isKept" AS "isToBeSent"`;
   await query(tx)`DELETE FROM slotsync.drift AS r USING ${former} WHERE ${isOwner}`;
   for (const { isToBeSent, stream, localKey } of left)
     if (isToBeSent) await addChanges(tx, stream, [localKey]);
