@@ -178,6 +178,31 @@ describe('a change of owner that is undone', () => {
     await comeToRest(world);
     await expectOneOwner(world);
   });
+
+  it('has no object made for the code that the first row had before, when it is undone during the batch', async () => {
+    const world = await open();
+    await syncPlaces(world, [1, 'A', 'v1'], [9, 'Z', 'other']);
+    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
+    const { runId, queue } = await world.planBatches('places', [['1', '2']]);
+    const { findKeysByExternalId } = world.mirror;
+    const mirror: Mirror = {
+      ...world.mirror,
+      async findKeysByExternalId(...asked) {
+        await world.sql.begin(async (sql) => {
+          await sql`DELETE FROM places WHERE id = 2`;
+          await sql`UPDATE places SET code = 'A' WHERE id = 1`;
+        });
+        return findKeysByExternalId(...asked);
+      },
+    };
+    await expect(world.apply(queue[0] ?? 0, undefined, { ...world.deps(), mirror })).rejects.toMatchObject({
+      code: 'claimed',
+    });
+    await world.finish(runId, queue);
+    await comeToRest(world);
+    expect(activeObjects(world)).toEqual(['y_A', 'y_Z']);
+    await expectOneOwner(world);
+  });
 });
 
 describe('rows that exchange their objects', () => {

@@ -55,7 +55,11 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
     if (beside !== undefined)
       return note(outcome.externalIdShared(write, { stream: stream.name, localKey: beside }));
     const obstacle = obstacles.get(key);
-    return obstacle ? note(obstacle(write)) : [write];
+    if (obstacle) return note(obstacle(write));
+    if (record.externalId === result.extId) return [write];
+    // Another row of the batch took the record's object, but the record did not get the object of its row: the row has changed.
+    claim.leave(key);
+    return [];
   });
   const own = await refuseLinkedIds(deps, work, writes, linksTo);
   const open = own.filter((write) => isWanted(write.record) || !isAccepted(write, note));
