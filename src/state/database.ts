@@ -247,6 +247,19 @@ const OWN_CODES: Readonly<Record<string, ErrorCode>> = {
 export const isNoTable = (error: unknown) =>
   error instanceof SlotsyncError && error.facts['sqlstate'] === '42P01';
 
+/** SQLSTATEs of a missing table, column and function. */
+const ABSENT: unknown[] = ['42P01', '42703', '42883'];
+
+/** Executes a query. Returns undefined if an older schema lacks a table, column or function of the query. */
+export async function ifPresent<T>(db: Queries, ask: (tx: Queries) => Promise<T>): Promise<T | undefined> {
+  try {
+    return await db.transaction(ask);
+  } catch (error) {
+    if (error instanceof SlotsyncError && ABSENT.includes(error.facts['sqlstate'])) return undefined;
+    throw error;
+  }
+}
+
 /** Translates a failure to a SlotsyncError with a code `state_…`. `statement` is the failed statement, if known. */
 export function asStateError(thrown: unknown, statement = ''): unknown {
   if (thrown instanceof SlotsyncError) return thrown;

@@ -6,8 +6,9 @@ import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { formatDuration } from '../text/format.js';
 import { query, queryColumn, queryValue, type Queries } from './database.js';
 
+export const LOCKS = ['migrate', 'run_start', 'inbox', 'polling', 'alerts', 'reconcile', 'verify'] as const;
 /** Name of a lock. Its table is `lock_<name>`. */
-export type Lock = 'migrate' | 'run_start' | 'inbox' | 'polling' | 'alerts' | 'reconcile' | 'verify';
+export type Lock = (typeof LOCKS)[number];
 
 export interface Waiting {
   /** Called after one second of waiting, and whenever the holder of the lock changes. `sentence` names the holder. */

@@ -1,9 +1,9 @@
 // Processes that work the queue: which are alive, and which are sending. Other processes read this from the table
 // `processes`.
 import { sql } from 'drizzle-orm';
-import { agoOf, query, queryOne, type Queries, type RowOf, type State } from './database.js';
+import { agoOf, ifPresent, query, queryOne, type Queries, type RowOf, type State } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
-import { describeHolders, tryLock } from './locks.js';
+import { describeHolders, tryLock, type Lock } from './locks.js';
 import type { processes } from './schema.js';
 
 /** Configuration that a process has loaded. `loadedAt` is by the clock of its host. */
@@ -110,16 +110,25 @@ export const listProcesses = (db: Queries) => query<Process>(db)`
   FROM slotsync.processes AS p ORDER BY started_at, id`;
 
 /**
- * Describes the processes that use the state, except `beside`. Takes the locks of reconcile and verify, so that neither
- * can begin before the transaction ends.
+ * Describes the living processes except `beside`, and the holders of `locks`. Takes the other locks until the transaction
+ * ends, so that neither reconcile nor verify can begin. Works with every version of the schema.
  */
-export async function listWorking(tx: Queries, beside?: Pick<Process, 'host' | 'pid'>): Promise<string[]> {
-  const processes = (await listProcesses(tx)).filter(
-    ({ host, pid, isAlive }) => isAlive && !(host === beside?.host && pid === beside.pid),
+export async function listWorking(
+  tx: Queries,
+  beside?: Pick<Process, 'host' | 'pid'>,
+  locks: readonly Lock[] = ['reconcile', 'verify'],
+): Promise<string[]> {
+  const alive = await ifPresent(
+    tx,
+    (nested) => query<Pick<Process, 'command' | 'host' | 'pid'>>(nested)`
+      SELECT command, host, pid FROM slotsync.processes AS p WHERE ${isAtWork} ORDER BY command, host, pid`,
   );
-  const working = processes.map(({ command, host, pid }) => `${command} on ${host}, process ${pid}`);
-  for (const kind of ['reconcile', 'verify'] as const)
-    if (!(await tryLock(tx, kind))) working.push(`${kind}: ${await describeHolders(tx, kind)}`);
+  const working = (alive ?? [])
+    .filter(({ host, pid }) => !(host === beside?.host && pid === beside.pid))
+    .map(({ command, host, pid }) => `${command} on ${host}, process ${pid}`);
+  for (const lock of locks)
+    if ((await ifPresent(tx, (nested) => tryLock(nested, lock))) === false)
+      working.push(`${lock}: ${await describeHolders(tx, lock)}`);
   return working;
 }
 

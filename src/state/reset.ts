@@ -1,9 +1,9 @@
 // Deletes the state: drops its schemas, after the objects in the mirror's database that depend on them.
 import { sql } from 'drizzle-orm';
-import { messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { query, queryOne, type Queries, type State } from './database.js';
-import { causeOf, changeSchema, describeHolders, tryLock, whileHolding, type Waiting } from './locks.js';
-import { ALIVE_SECONDS, type Process } from './processes.js';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { ifPresent, queryOne, type Queries, type State } from './database.js';
+import { causeOf, changeSchema, LOCKS, whileHolding, type Waiting } from './locks.js';
+import { listWorking } from './processes.js';
 import { destination } from './schema.js';
 
 const COUNTED = {
@@ -15,19 +15,6 @@ const COUNTED = {
   bookings: 'reservations',
 };
 export type Losses = Record<keyof typeof COUNTED, number>;
-
-/** SQLSTATEs of a missing table, column and function. */
-const ABSENT: unknown[] = ['42P01', '42703', '42883'];
-
-/** Executes a query. Returns undefined if an older schema lacks a table, column or function of the query. */
-async function ifPresent<T>(db: Queries, ask: (tx: Queries) => Promise<T>): Promise<T | undefined> {
-  try {
-    return await db.transaction(ask);
-  } catch (error) {
-    if (error instanceof SlotsyncError && ABSENT.includes(error.facts['sqlstate'])) return undefined;
-    throw error;
-  }
-}
 
 /** Counts the rows that a reset deletes. Tables that an older schema lacks count as 0. */
 export async function countLosses(db: Queries): Promise<Losses> {
@@ -47,19 +34,10 @@ export async function readDestination(db: Queries) {
 }
 
 const DROP_SCHEMAS = ['DROP SCHEMA slotsync CASCADE', 'DROP SCHEMA IF EXISTS slotsync_queue CASCADE'];
-const LOCKS = ['migrate', 'run_start', 'inbox', 'polling', 'alerts', 'reconcile', 'verify'] as const;
 
 /** Throws UsageError if any process uses the state. Works with every version of the schema. */
 export async function requireIdle(tx: Queries): Promise<void> {
-  const alive = await ifPresent(
-    tx,
-    (nested) => query<Pick<Process, 'command' | 'host' | 'pid'>>(nested)`
-      SELECT command, host, pid FROM slotsync.processes WHERE seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})`,
-  );
-  const working = (alive ?? []).map(({ command, host, pid }) => `${command} on ${host}, process ${pid}`);
-  for (const lock of LOCKS)
-    if ((await ifPresent(tx, (nested) => tryLock(nested, lock))) === false)
-      working.push(`${lock}: ${await describeHolders(tx, lock)}`);
+  const working = await listWorking(tx, undefined, LOCKS);
   if (working.length === 0) return;
   throw new UsageError('processes are using this state; nothing was deleted', {
     faults: working,
