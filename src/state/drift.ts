@@ -12,7 +12,14 @@ import {
   type RowOf,
 } from './database.js';
 import { type RecordKey, toStorableJson } from './records/outcome-types.js';
-import { verifications, type drift, type DriftFields, type DriftKind, type DriftSummary } from './schema.js';
+import {
+  columnList,
+  drift,
+  verifications,
+  type DriftFields,
+  type DriftKind,
+  type DriftSummary,
+} from './schema.js';
 
 export type DriftRow = RowOf<typeof drift>;
 
@@ -25,9 +32,7 @@ const IS_NO_DRIFT = sql.raw(`IN (${NO_DRIFT.map((kind) => `'${kind}'`).join(', '
 export const isDrift = (kind: DriftKind): boolean => !NO_DRIFT.includes(kind);
 export const isRepaired = (kind: DriftKind): boolean => REPAIRED_KINDS.includes(kind);
 
-const ALL = sql.raw(
-  `stream, local_key AS "localKey", external_id AS "externalId", kind, fields, seen_at AS "seenAt"`,
-);
+const ALL = columnList(drift);
 
 export const countDrift = (db: Queries) => query<{ stream: string; kind: DriftKind; count: number }>(db)`
   SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;

@@ -7,14 +7,12 @@ import { recountGates } from './gates/held.js';
 import { addChanges } from './inbox/add-changes.js';
 import { recordName, type RecordKey } from './records/outcome-types.js';
 import { wakeSharers } from './records/wake-waiting.js';
-import type { exceptions } from './schema.js';
+import { columnList, exceptions } from './schema.js';
 
 export type Exception = RowOf<typeof exceptions>;
 
 /** SQL: exception `e` is in force. */
 const STANDS = sql.raw('(e.until IS NULL OR e.until > now())');
-
-const ALL = sql.raw('e.stream, e.local_key AS "localKey", e.since, e.until, e.reason, e.by');
 
 /** SQL: an exception of the key is in force. `stream` and `key` are SQL expressions. */
 export const isExcepted = (stream: SQL, key: SQL): SQL =>
@@ -36,7 +34,7 @@ export const listExceptions = (
   db: Queries,
   { stream, keys }: { stream?: string; keys?: readonly string[] } = {},
 ) => query<Exception>(db)`
-  SELECT ${ALL} FROM slotsync.exceptions AS e
+  SELECT ${columnList(exceptions, 'e')} FROM slotsync.exceptions AS e
   WHERE ${STANDS} AND ${stream === undefined ? sql`true` : sql`e.stream = ${stream}`}
     AND ${keys ? sql`e.local_key = ${anyOf(keys)}` : sql`true`}
   ORDER BY e.stream, e.local_key`;
@@ -49,7 +47,7 @@ export async function findExceptions(
   const streams = arrayLiteral(records.map(({ stream }) => stream));
   const keys = arrayLiteral(records.map(({ localKey }) => localKey));
   const rows = await query<Exception>(db)`
-    SELECT ${ALL} FROM slotsync.exceptions AS e
+    SELECT ${columnList(exceptions, 'e')} FROM slotsync.exceptions AS e
     WHERE ${STANDS} AND (e.stream, e.local_key) IN (SELECT * FROM unnest(${streams}::text[], ${keys}::text[]))`;
   return new Map(rows.map((row) => [recordName(row), row]));
 }

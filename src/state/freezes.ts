@@ -4,7 +4,7 @@ import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../text/sql-text.js';
 import type { Freeze } from '../streams/freezes.js';
 import { query, type Queries, type RowOf } from './database.js';
-import type { freezes } from './schema.js';
+import { columnList, freezes } from './schema.js';
 
 /** Freeze that has not ended. `isInForce` is true if it has begun. */
 export type StandingFreeze = RowOf<typeof freezes> & { isInForce: boolean };
@@ -38,8 +38,7 @@ export const lastFrozen = (stream: SQL) =>
 
 /** Returns current and future freezes, ordered by their end. */
 export const listFreezes = (db: Queries) => query<StandingFreeze>(db)`
-  SELECT id::float8 AS id, streams, except_streams AS "exceptStreams", begins_at AS "beginsAt", ends_at AS "endsAt", reason, frozen_by AS "frozenBy",
-    is_declared AS "isDeclared", begins_at <= now() AS "isInForce"
+  SELECT ${columnList(freezes)}, begins_at <= now() AS "isInForce"
   FROM slotsync.freezes WHERE ends_at > now() ORDER BY ends_at, begins_at, id`;
 
 export const listFrozen = (db: Queries, streams: readonly string[]) => query<FrozenStream>(db)`

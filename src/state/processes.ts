@@ -4,7 +4,7 @@ import { sql } from 'drizzle-orm';
 import { agoOf, ifPresent, query, queryOne, type Queries, type RowOf, type State } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import { describeHolders, tryLock, type Lock } from './locks.js';
-import type { processes } from './schema.js';
+import { columnList, processes } from './schema.js';
 
 /** Configuration that a process has loaded. `loadedAt` is by the clock of its host. */
 export interface ProcessConfiguration extends Fingerprints {
@@ -103,10 +103,7 @@ export async function removeProcess(db: Queries, id: string): Promise<void> {
 
 /** Returns all processes that have not stopped properly, oldest first. */
 export const listProcesses = (db: Queries) => query<Process>(db)`
-  SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
-    error_code AS "errorCode", error_message AS "errorMessage", configuration, fingerprints,
-    configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
-    requests_per_second AS "requestsPerSecond", ${isAtWork} AS "isAlive"
+  SELECT ${columnList(processes, 'p')}, ${isAtWork} AS "isAlive"
   FROM slotsync.processes AS p ORDER BY started_at, id`;
 
 /**

@@ -11,7 +11,7 @@ import { arrayLiteral } from '../text/sql-text.js';
 import { query, queryCount, queryFirst, queryTogether, type Queries, type RowOf } from './database.js';
 import { FIELDS_IN_DOUBT } from './records/record-state.js';
 import { markDue } from './streams.js';
-import type { databases } from './schema.js';
+import { columnList, databases } from './schema.js';
 
 type DatabaseName = (typeof databases.$inferSelect)['name'];
 
@@ -90,10 +90,7 @@ export const readDatabase = (db: Queries, name: DatabaseName) =>
   queryFirst<NotedDatabase>(db)`${selectDatabase(name)}`;
 
 const selectDatabase = (name: DatabaseName) => sql`
-  SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
-    wal_position::float8 AS "walPosition", seen_at AS "seenAt", restored_at AS "restoredAt",
-    restored_why AS "restoredWhy"
-  FROM slotsync.databases WHERE name = ${name}`;
+  SELECT ${columnList(databases)} FROM slotsync.databases WHERE name = ${name}`;
 
 /**
  * Returns details if the state was restored and not verified whole since. Also detects a restore that no process has

@@ -1,7 +1,7 @@
 // Declares the tables of schema `slotsync` for Drizzle. docs/state-tables.md describes every column, because other
 // programs may read these tables. Not declared here: `migrations`, the empty lock tables of locks.ts, and
 // `quota_limiters`, which only SQL functions write.
-import { sql } from 'drizzle-orm';
+import { getTableColumns, sql, type SQL } from 'drizzle-orm';
 import {
   bigint,
   boolean,
@@ -19,6 +19,7 @@ import {
   uniqueIndex,
   uuid,
   type ExtraConfigColumn,
+  type PgTable,
 } from 'drizzle-orm/pg-core';
 import type { WrittenField } from '../streams/destination-object.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
@@ -206,6 +207,22 @@ export type DriftFields = Record<string, { here: readonly string[]; there: reado
 export type Differences = Partial<
   Record<'begin' | 'end' | 'objects' | 'fields' | 'status', { here: unknown; there: unknown }>
 >;
+
+/** Casts of 64-bit numbers in `columnList`, by Drizzle's type of the column. */
+const CASTS: Readonly<Record<string, string>> = { PgBigInt53: '::float8', PgBigInt64: '::text' };
+
+/** SQL list of the columns of a table, or of some of them, named as in `RowOf`. `alias`: alias of the table. */
+export function columnList(table: PgTable, alias?: string, some?: readonly string[]): SQL {
+  const columns = Object.entries(getTableColumns(table)).filter(
+    ([property]) => some?.includes(property) ?? true,
+  );
+  const of = alias === undefined ? '' : `${alias}.`;
+  return sql.raw(
+    columns
+      .map(([property, { name, columnType }]) => `${of}${name}${CASTS[columnType] ?? ''} AS "${property}"`)
+      .join(', '),
+  );
+}
 
 /** Declares a check constraint that limits a column to `values`. The default name is the table, `_` and the column. */
 const oneOf = (table: string, column: string, values: readonly string[], name = `${table}_${column}`) =>

@@ -1,11 +1,9 @@
 // Queries of the table `reservations` and of the history of verdicts.
 import { sql } from 'drizzle-orm';
 import { query, queryFirst, queryValue, type Queries, type RowOf } from '../database.js';
-import type { reservationEvents, reservations, Verdict } from '../schema.js';
+import { columnList, reservations, type reservationEvents, type Verdict } from '../schema.js';
 
 export type ReservationRow = RowOf<typeof reservations>;
-
-export type KnownBooking = Pick<ReservationRow, 'key' | 'externalId' | 'destinationId' | 'verdict'>;
 
 type EventRow = RowOf<typeof reservationEvents>;
 export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at' | 'runId'> {
@@ -17,9 +15,10 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
 const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
-export const KNOWN = sql.raw('key, external_id AS "externalId", destination_id AS "destinationId", verdict');
-const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
-  begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
+const KNOWN_COLUMNS = ['key', 'externalId', 'destinationId', 'verdict'] as const;
+export type KnownBooking = Pick<ReservationRow, (typeof KNOWN_COLUMNS)[number]>;
+export const KNOWN = columnList(reservations, undefined, KNOWN_COLUMNS);
+const ALL = columnList(reservations);
 
 /** Counts the bookings and events of a run. `problems` is the number of bookings with a problem in the mirror. */
 export async function countVerdicts(db: Queries, runId: number) {

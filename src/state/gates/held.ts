@@ -1,8 +1,16 @@
 // Keys that gates hold back. A held key is in no batch. A later plan reads the row of the key from the mirror again.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, queryCount, queryValue, type Queries } from '../database.js';
+import { anyOf, query, queryCount, queryValue, type Queries, type RowOf } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
-import type { GatedOperation, GateFacts, GateReason, HeldSample, LimitedOperation } from '../schema.js';
+import {
+  columnList,
+  held,
+  type GatedOperation,
+  type GateFacts,
+  type GateReason,
+  type HeldSample,
+  type LimitedOperation,
+} from '../schema.js';
 
 export interface ClosedGate {
   operation: GatedOperation;
@@ -134,16 +142,8 @@ const REJECTED_STILL = (isSame: SQL, name: string) => sql`
   rejected_at = CASE WHEN ${isSame} THEN ${sql.raw(name)}.rejected_at END,
   rejected_by = CASE WHEN ${isSame} THEN ${sql.raw(name)}.rejected_by END`;
 
-export interface HeldKey {
-  stream: string;
-  localKey: string;
-  operation: LimitedOperation | null;
-  gate: GatedOperation;
-  reason: GateReason;
-  since: Date;
-}
-
-const HELD_KEY = sql.raw('stream, local_key AS "localKey", operation, gate, reason, since');
+const HELD_KEY = ['stream', 'localKey', 'operation', 'gate', 'reason', 'since'] as const;
+export type HeldKey = Pick<RowOf<typeof held>, (typeof HELD_KEY)[number]>;
 
 /** Returns a page of the keys that one gate holds, ordered by key: at most `limit` keys, beginning after `after`. */
 export const listHeldKeys = (
@@ -151,7 +151,7 @@ export const listHeldKeys = (
   { stream, operation, reason }: Pick<ClosedGate, 'operation' | 'reason'> & { stream: string },
   { after, limit }: { after?: string | undefined; limit: number },
 ) => query<HeldKey>(db)`
-  SELECT ${HELD_KEY} FROM slotsync.held
+  SELECT ${columnList(held, undefined, HELD_KEY)} FROM slotsync.held
   WHERE stream = ${stream} AND gate = ${operation} AND reason = ${reason}
     AND ${after === undefined ? sql`true` : sql`local_key > ${after}`}
   ORDER BY local_key LIMIT ${limit}`;
@@ -163,7 +163,7 @@ export async function findHeld(
 ): Promise<Map<string, HeldKey>> {
   if (keys.length === 0) return new Map();
   const rows = await query<HeldKey>(db)`
-    SELECT ${HELD_KEY} FROM slotsync.held WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
+    SELECT ${columnList(held, undefined, HELD_KEY)} FROM slotsync.held WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 

@@ -6,30 +6,17 @@
 // creator of the link sees the record. Until that check is over, the object stays claimed, so that no batch writes it
 // because of a link that may be undone.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, type Queries, type State } from '../database.js';
-import type { LinkedBy } from '../schema.js';
+import { anyOf, query, type Queries, type RowOf, type State } from '../database.js';
+import { columnList, links } from '../schema.js';
 import { type RecordKey, recordName } from './outcome-types.js';
 import { transferObjects } from './transfer-objects.js';
 import { whileClaimed } from './claims.js';
 import { checkAgain, EXTERNAL_ID_CHANGED, IS_FORMER, MAY_BE_AT_SERVICE } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
-export interface Link extends RecordKey {
-  /** External id of the object. If `assignsId` is true, the first write will assign it. */
-  externalId: string;
-  destinationId: string | null;
-  /**
-   * True if the object has no external id yet. The first write uses the service's own id and assigns the external id.
-   */
-  assignsId: boolean;
-  linkedBy: LinkedBy;
-  /** Fields whose values identified the object. Null if an operator chose the object. */
-  fields: string[] | null;
-  linkedAt: Date;
-}
+export type Link = RowOf<typeof links>;
 
-const LINK = sql`stream, local_key AS "localKey", external_id AS "externalId", destination_id AS "destinationId",
-  assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"`;
+const LINK = columnList(links);
 
 const selectLinks = (db: Queries, condition: SQL) =>
   query<Link>(db)`SELECT ${LINK} FROM slotsync.links WHERE ${condition}`;
