@@ -112,32 +112,26 @@ export const summarizeDrift = (db: Queries, choice: DriftChoice) => queryOne<Dri
 const isChosen = ({ stream, seenSince }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND d.seen_at >= ${seenSince ?? '-infinity'}::text::timestamptz`;
 
-/** SQL: number of objects that began to drift, and number that ceased. Ignores kinds that are no drift. */
-const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE NOT to_kind ${IS_NO_DRIFT})::int AS found,
-  count(*) FILTER (WHERE to_kind IS NULL AND NOT from_kind ${IS_NO_DRIFT})::int AS mended`;
+/** Counts objects that began to drift, and objects that ceased. Ignores kinds that are no drift. */
+const countEvents = (db: Queries, condition: SQL) =>
+  queryOne<{ found: number; mended: number }>(db)`
+    SELECT count(*) FILTER (WHERE NOT to_kind ${IS_NO_DRIFT})::int AS found,
+      count(*) FILTER (WHERE to_kind IS NULL AND NOT from_kind ${IS_NO_DRIFT})::int AS mended
+    FROM slotsync.drift_events WHERE ${condition}`;
 
 /** Counts objects that a run found drifting, and objects whose drift the run ended. */
-export async function countDriftEvents(
-  db: Queries,
-  runId: number,
-): Promise<{ found: number; mended: number }> {
-  return queryOne<{ found: number; mended: number }>(db)`
-    SELECT ${FOUND_AND_MENDED}
-    FROM slotsync.drift_events WHERE run_id = ${runId}::bigint
-      AND at >= (SELECT requested_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
-}
+export const countDriftEvents = (db: Queries, runId: number) =>
+  countEvents(
+    db,
+    sql`run_id = ${runId}::bigint AND at >= (SELECT requested_at FROM slotsync.runs WHERE id = ${runId}::bigint)`,
+  );
 
 /** Counts objects that were found drifting in a period, and objects whose drift ended in it. */
-export async function countDriftChanges(
-  db: Queries,
-  from: Date,
-  to: Date,
-): Promise<{ found: number; mended: number }> {
-  return queryOne<{ found: number; mended: number }>(db)`
-    SELECT ${FOUND_AND_MENDED}
-    FROM slotsync.drift_events
-    WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
-}
+export const countDriftChanges = (db: Queries, from: Date, to: Date) =>
+  countEvents(
+    db,
+    sql`at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`,
+  );
 
 export interface DriftingObject {
   localKey: string;
