@@ -7,14 +7,11 @@ import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, queryCount, queryTogether, type Queries, type RowOf } from '../database.js';
 import type { destination, records } from '../schema.js';
 import { isExcepted } from '../exceptions.js';
+import { CLAIMED_COLUMNS, type ColumnsFor } from './record-columns.js';
 import { AWAITS_SECOND_ANSWER, FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, WAS_SENT } from './record-state.js';
 import { randomUUID } from 'node:crypto';
 
-export type ClaimedRecord = Pick<
-  RowOf<typeof records>,
-  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash' | 'acceptedFields')
-  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'errorMessage' | 'refusedHash' | 'resend')
-> & {
+export type ClaimedRecord = Pick<RowOf<typeof records>, ColumnsFor<'claimed'>> & {
   /** True if a write with a lost answer may still be executed later, or if a refusal is not final yet. */
   isCheckPending: boolean;
   /** Seconds since the service last accepted the record's object. Null if it never did. */
@@ -34,10 +31,7 @@ const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${
 /** SQL: an expired batch, or a write with a lost answer, may have changed the object of record `r`. */
 const MAY_BE_WRITTEN = sql`(r.claimed_by IS NOT NULL OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false))`;
 
-const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
-  r.destination_id AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
-  r.accepted_fields AS "acceptedFields", r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
-  r.error_message AS "errorMessage", r.refused_hash::text AS "refusedHash", r.resend, r.check_after IS NOT NULL AS "isCheckPending",
+const CLAIMED = sql`${CLAIMED_COLUMNS}, r.check_after IS NOT NULL AS "isCheckPending",
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**

@@ -3,7 +3,7 @@
 import { sql } from 'drizzle-orm';
 import { keySql, type ExternalIdRule } from '../../streams/external-id-rule.js';
 import { anyOf, query, type State } from '../database.js';
-import { WITHOUT_OBJECT } from './record-state.js';
+import { WITHOUT_OBJECT } from './record-columns.js';
 
 /**
  * Converts all external ids to the form that `rule` compares. If ids of several records become equal, the record

@@ -1,13 +1,14 @@
 // Types and error codes of outcomes, which are the results of attempts to sync single records.
 import type { WrittenField } from '../../streams/destination-object.js';
 import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
+import type { ColumnsFor } from './record-columns.js';
 
 export interface RecordKey {
   stream: string;
   localKey: string;
 }
 
-interface Reason {
+export interface Reason {
   code: string;
   message: string;
   /** Missing record that this record waits for, or waited for until it was given up. */
@@ -28,14 +29,18 @@ interface Loss {
   keptBy?: string | undefined;
 }
 
-/** Result of an accepted write. `sourceHash` is the hash of the row, `objectHash` the hash of the object. */
-interface Acceptance {
+/**
+ * Result of an accepted write, with values of the columns that are `adopted` in record-columns.ts. `sourceHash` is the
+ * hash of the row, `objectHash` the hash of the object.
+ */
+export interface Acceptance extends Partial<Record<ColumnsFor<'adopted'>, string | null | undefined>> {
   /** Operation that the service accepted. Undefined if nothing was sent. */
   operation?: keyof AcceptedCounts | undefined;
   /** Changed fields, for the history. All sent fields if the object was not read before. */
   written?: readonly WrittenField[];
   /** Value of the row's `graceDays` column, as text that PostgreSQL parses as a time. */
   endsAt?: string | undefined;
+  externalId?: string | undefined;
   destinationId?: string | undefined;
   sourceHash: string;
   objectHash: string;

@@ -11,8 +11,8 @@
 //   not relied on    object_hash = ''   the object was accepted, but its content is unknown: the row is sent
 //   former           former_key         the record keeps an object that lost its row when an external id changed
 //
-// Each writer is a file of this folder. Batches use claims and settle-records. Its `failRecords` also serves plans and
-// batches out of attempts, its `insertAdopted` a lost state. For other events: transfer-objects (change of owner), links,
+// Each writer is a file of this folder. Batches use claims and settle-records, by the table of record-columns. Its
+// `failRecords` also serves plans and batches out of attempts, its `insertAdopted` a lost state. For other events: transfer-objects (change of owner), links,
 // move-record, retry-records, forget-key, gone-rows (deleted rows), wake-waiting (arrived references).
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
@@ -75,20 +75,6 @@ export const waitsFor = (name: string): SQL =>
     THEN jsonb_build_object('stream', ${name}.waits_for::jsonb->0, 'localKey', ${name}.waits_for::jsonb->1) END`);
 
 /**
- * Columns with facts about a record's object. A new owner receives them unchanged. They are null without an object.
- */
-const OBJECT_FACTS = [
-  'external_id',
-  'destination_id',
-  'object_hash',
-  'accepted_fields',
-  'synced_at',
-] as const;
-
-/** SQL list of the columns in `OBJECT_FACTS`. `of` is a table alias with a trailing dot. */
-export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) => of + column).join(', '));
-
-/**
  * SQL: new `accepted_fields` of record `r` after a lost answer. The service may now hold the written values, and a
  * field rule must not mistake them for values that a person entered. streams/field-rules.ts marks the tokens that
  * remain.
@@ -96,16 +82,6 @@ export const objectFacts = (of = ''): SQL => sql.raw(OBJECT_FACTS.map((column) =
 export const FIELDS_IN_DOUBT = sql.raw(
   `nullif(array_to_string(ARRAY(SELECT t[1] FROM regexp_matches(r.accepted_fields, '[+!].{7}', 'g') AS t), ''), '')`,
 );
-
-/**
- * SQL assignments for a record `r` that lost its object. If the row now has another external id than the lost object,
- * the next run sends the row.
- */
-export const WITHOUT_OBJECT = sql`${sql.raw(OBJECT_FACTS.map((column) => `${column} = NULL`).join(', '))},
-  source_hash = NULL, in_doubt = false, check_after = NULL, updated_at = now(),
-  refused_hash = CASE WHEN r.error_code IS DISTINCT FROM ${EXTERNAL_ID_CHANGED} THEN r.refused_hash END,
-  status = CASE WHEN r.status IN ('synced', 'retired') THEN 'pending' WHEN r.error_code = ${EXTERNAL_ID_CHANGED} THEN 'failed'
-    ELSE r.status END`;
 
 export interface RecordKeys {
   stream: string;

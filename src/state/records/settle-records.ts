@@ -12,10 +12,20 @@ import {
   isAcceptance,
   recordName,
   storable,
+  type Acceptance,
   type Outcome,
+  type Reason,
   type RecordKey,
 } from './outcome-types.js';
-import { AWAITS_SECOND_ANSWER, doubtingLost, FIELDS_IN_DOUBT, WAS_SENT } from './record-state.js';
+import {
+  ADOPTED_COLUMNS,
+  ADOPTED_FIELDS,
+  OUTCOME_FIELDS,
+  SET_COLUMNS,
+  SET_VALUES,
+  type ColumnsFor,
+} from './record-columns.js';
+import { doubtingLost, WAS_SENT } from './record-state.js';
 import { wakingWaiting } from './wake-waiting.js';
 
 export interface Settled {
@@ -35,35 +45,27 @@ const hasRecord = ({ outcome }: Outcome) => outcome !== 'forgotten' && outcome !
 const keysOf = (outcomes: readonly Outcome[]) => outcomes.map(({ localKey }) => localKey);
 
 /**
- * SQL for the columns of record `r` that outcome `o` sets. The statement of `writeOutcomes` defines `accepted`,
- * `ended`, `sent` and `shared`.
+ * SQL: assigns to records `r` what the outcomes of query `given` set, as record-columns.ts says. `isSharing`: condition
+ * on a record whose external id several rows have. A condition on the records must follow.
  */
-const SET_BY_OUTCOME = {
-  status: sql`CASE WHEN NOT accepted OR o.outcome = 'deferred' THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END`,
-  external_id: sql`CASE WHEN NOT shared THEN r.external_id END`,
-  row_external_id: sql`CASE WHEN shared OR o."externalId" <> r.external_id OR r.external_id IS NULL THEN o."externalId" END`,
-  destination_id: sql`coalesce(o."destinationId", r.destination_id)`,
-  source_hash: sql`CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END`,
-  object_hash: sql`CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END`,
-  accepted_fields: sql`CASE WHEN accepted AND o.retired IS NOT TRUE THEN o."acceptedFields"
-    WHEN o."inDoubt" THEN ${FIELDS_IN_DOUBT} ELSE r.accepted_fields END`,
-  refused_hash: sql`CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END`,
-  error_code: sql`o.code`,
-  error_message: sql`o.message`,
-  waits_for: sql`o."waitsFor"`,
-  waits_since: sql`CASE WHEN o.outcome = 'deferred' AND o."waitsFor" IS NOT NULL THEN coalesce(r.waits_since, now()) END`,
-  attempts: sql`CASE WHEN accepted THEN 0 ELSE r.attempts + 1 END`,
-  in_doubt: sql`NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false))`,
-  gone_since: sql`CASE WHEN NOT accepted THEN r.gone_since END`,
-  ends_at: sql`CASE WHEN accepted AND NOT o.retired THEN o."endsAt" ELSE r.ends_at END`,
-  synced_at: sql`CASE WHEN sent THEN now() ELSE r.synced_at END`,
-  resend: sql`CASE WHEN NOT ended THEN r.resend END`,
-  resend_since: sql`CASE WHEN NOT ended THEN r.resend_since END`,
-  resend_run: sql`CASE WHEN NOT ended THEN r.resend_run END`,
-  // An acceptance ends a pending second attempt after a refusal.
-  check_after: sql`CASE WHEN NOT (accepted AND ${AWAITS_SECOND_ANSWER} AND NOT r.in_doubt)
-    THEN greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")) END`,
-};
+const assigning = (runId: number, countedAs: LimitedOperation | null, isSharing: SQL) => sql`
+    UPDATE slotsync.records AS r SET (${SET_COLUMNS}) = (
+        SELECT ${SET_VALUES}
+        FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(${OUTCOME_FIELDS}), LATERAL (SELECT
+          o.outcome IN ('synced', 'unchanged') OR o."objectHash" IS NOT NULL,
+          o.outcome IN ('synced', 'unchanged', 'dead') OR o."objectHash" IS NOT NULL,
+          o.outcome = 'synced' OR o.operation IS NOT NULL,
+          ${isSharing}, ${countedAs}
+        ) AS a(accepted, ended, sent, shared, counts_as)),
+      run_id = ${runId}::bigint, updated_at = now()`;
+
+/** Returns the query `given`. The JSON is concatenated as text: a JavaScript object with many keys is slower to build. */
+function givenBy(outcomes: readonly Outcome[], history?: HistoryRule): SQL {
+  const byKey = outcomes.map(
+    (outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`,
+  );
+  return sql`given AS MATERIALIZED (SELECT ${`{${byKey.join(',')}}`}::jsonb AS by_key)`;
+}
 
 /**
  * The beginning of a statement that writes the outcomes and releases the claims. Its query `outcomes` has a row for each outcome.
@@ -72,26 +74,11 @@ const SET_BY_OUTCOME = {
 export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
   const accepted = kept.filter(isAcceptance);
-  const columns = {
-    ...SET_BY_OUTCOME,
-    counted_as: sql`CASE WHEN sent THEN ${countedAs} ELSE r.counted_as END`,
-  };
-  // The JSON is concatenated as text, because a JavaScript object with many keys is slower to build.
-  const byKey = `{${outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`).join(',')}}`;
+  // No row owns an object that several rows share, unless the service holds the object as that row's.
+  const isSharing = sql`coalesce(o."errorCode" = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL`;
   // Each row looks up its own outcome. PostgreSQL would execute a join with the list as a nested loop.
-  return sql`WITH given AS MATERIALIZED (SELECT ${byKey}::jsonb AS by_key), written AS (
-    UPDATE slotsync.records AS r SET (${sql.raw(Object.keys(columns).join(', '))}) = (
-        SELECT ${sql.join(Object.values(columns), sql`, `)}
-        FROM jsonb_to_record((SELECT by_key FROM given)->r.local_key) AS o(outcome text, retired boolean, code text,
-          message text, "externalId" text, "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "waitsFor" text,
-          "inDoubt" boolean, "secondLookAfterSeconds" float8, "endsAt" timestamptz, operation text), LATERAL (SELECT
-          o.outcome IN ('synced', 'unchanged') OR o."objectHash" IS NOT NULL,
-          o.outcome IN ('synced', 'unchanged', 'dead') OR o."objectHash" IS NOT NULL,
-          o.outcome = 'synced' OR o.operation IS NOT NULL,
-          -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
-          coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
-        ) AS a(accepted, ended, sent, shared)),
-      claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
+  return sql`WITH ${givenBy(outcomes, history)}, written AS (
+    ${assigning(runId, countedAs, isSharing)}, claimed_by = NULL, claimed_until = NULL
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keysOf(kept))} AND r.claimed_by = ${token}
       -- What it was accepted for is another record's by now.
       AND NOT (r.external_id IS NULL AND r.local_key = ${anyOf(keysOf(accepted))})
@@ -160,11 +147,15 @@ function seenInSync(outcomes: readonly Outcome[]) {
   };
 }
 
+/** Properties of an outcome that no statement reads. */
+const UNREAD = Object.fromEntries(
+  ['localKey', 'assigned', 'changedId', 'written', 'code', 'message'].map((name) => [name, undefined]),
+);
+
 function toRow(outcome: Outcome, history: HistoryRule = {}) {
-  const message = 'message' in outcome ? storable(outcome.message) : undefined;
-  const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  const unread = { localKey: undefined, assigned: undefined, changedId: undefined, written: undefined };
-  return { ...outcome, ...unread, message, waitsFor, ...rowOfWrite(outcome, history) };
+  const { code: errorCode, message, waitsFor } = outcome as Partial<Reason>;
+  const texts = { errorMessage: message && storable(message), waitsFor: waitsFor && recordName(waitsFor) };
+  return { ...outcome, ...UNREAD, errorCode, ...texts, ...rowOfWrite(outcome, history) };
 }
 
 interface Failure {
@@ -199,15 +190,9 @@ export async function failRecords(
       attempts = r.attempts + 1, run_id = excluded.run_id, updated_at = now()`;
 }
 
-export interface AdoptedRecord extends RecordKey {
-  externalId: string;
-  destinationId: string;
-  sourceHash: string;
-  /** Hash of the object. Empty if the object differs from its row. */
-  objectHash: string;
-  acceptedFields?: string | null;
-  endsAt?: string | undefined;
-}
+/** Record that is made of an object. `objectHash` is empty if the object differs from its row. */
+export type AdoptedRecord = RecordKey &
+  Pick<Acceptance, ColumnsFor<'adopted'>> & { externalId: string; destinationId: string };
 
 /**
  * Inserts the records as accepted, without overwriting existing records. Returns the inserted records. `isEqual` is
@@ -220,12 +205,9 @@ export async function insertAdopted(
 ): Promise<(RecordKey & { isEqual: boolean })[]> {
   if (adopted.length === 0) return [];
   return query<RecordKey & { isEqual: boolean }>(db)`
-    INSERT INTO slotsync.records (stream, local_key, external_id, destination_id, source_hash, object_hash,
-      accepted_fields, ends_at, status, run_id, synced_at)
-    SELECT stream, "localKey", "externalId", "destinationId", "sourceHash", "objectHash", "acceptedFields", "endsAt", 'synced',
-      ${runId}::bigint, now()
-    FROM jsonb_to_recordset(${JSON.stringify(adopted)}::jsonb) AS a(stream text, "localKey" text, "externalId" text,
-      "destinationId" text, "sourceHash" bigint, "objectHash" text, "acceptedFields" text, "endsAt" timestamptz)
+    INSERT INTO slotsync.records (stream, local_key, ${ADOPTED_COLUMNS}, status, run_id, synced_at)
+    SELECT a.*, 'synced', ${runId}::bigint, now()
+    FROM jsonb_to_recordset(${JSON.stringify(adopted)}::jsonb) AS a(stream text, "localKey" text, ${ADOPTED_FIELDS})
     ON CONFLICT DO NOTHING
     RETURNING stream, local_key AS "localKey", object_hash <> '' AS "isEqual"`;
 }

@@ -18,7 +18,8 @@ import { formerKey } from '../../streams/local-key.js';
 import { addChanges } from '../inbox/add-changes.js';
 import type { Claim } from './claims.js';
 import { recordName, type RecordKey } from './outcome-types.js';
-import { FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED, objectFacts, WITHOUT_OBJECT } from './record-state.js';
+import { objectFacts, WITHOUT_OBJECT } from './record-columns.js';
+import { FIELDS_IN_DOUBT, IS_FREE, MAY_BE_REPLACED } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** Record that is to become the owner of an object. */
