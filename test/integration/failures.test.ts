@@ -90,6 +90,18 @@ describe('a batch that is given up', () => {
     ]);
   });
 
+  it('ends the waiting of its records for other records', async () => {
+    const world = await open();
+    const { queue } = await world.plan();
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status, waits_for, waits_since)
+      VALUES ('rooms', 'A', 'deferred', '["floors","1"]', now())`;
+    const batch = await readBatch(world.state.db, queue[0] ?? 0);
+    if (!batch) throw new Error('no batch');
+    await failBatch(world.state, batch, { code: 'service_failed', message: 'PUT /v1/objects answered 503' });
+    const [first] = await listFailures(world.state.db, { limit: 10 });
+    expect(first).toMatchObject({ localKey: 'A', errorCode: 'service_failed', waitsFor: null });
+  });
+
   it('leaves its records as they are if it has ended meanwhile', async () => {
     const world = await open();
     const { queue } = await world.plan();

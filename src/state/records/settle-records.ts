@@ -1,7 +1,8 @@
 // Writes the outcomes of claimed records, and creates records from objects that the service holds after the state was
 // lost. Only this file stores what the service accepted.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
+import { arrayLiteral } from '../../text/sql-text.js';
+import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { mendingDrift } from '../drift.js';
 import { releasingClaim } from './claims.js';
 import { notingAssigned } from './links.js';
@@ -158,36 +159,23 @@ function toRow(outcome: Outcome, history: HistoryRule = {}) {
   return { ...outcome, ...UNREAD, errorCode, ...texts, ...rowOfWrite(outcome, history) };
 }
 
-interface Failure {
-  localKey: string;
-  externalId?: string;
-  code: string;
-  message: string;
-  deadHash?: string;
-}
-
 /**
- * Writes failures of records that have no claim. The next run retries them. A failure with a `deadHash` is retried only
- * when the hash of the row changes.
+ * Writes failures of records that need no claim, and may not exist yet. The claim of another batch remains. The next run
+ * retries the records, but a dead record only when the hash of its row changes.
  */
 export async function failRecords(
   db: Queries,
   stream: string,
   runId: number,
-  failures: readonly Failure[],
+  failures: readonly Outcome[],
 ): Promise<void> {
-  const rows = failures.map((failure) => ({ ...failure, message: storable(failure.message) }));
-  await query(db)`
-    INSERT INTO slotsync.records AS r
-      (stream, local_key, status, refused_hash, row_external_id, error_code, error_message, attempts, run_id)
-    SELECT ${stream}, f."localKey", CASE WHEN f."deadHash" IS NULL THEN 'failed' ELSE 'dead' END, f."deadHash",
-      f."externalId", f.code, f.message, 1, ${runId}::bigint
-    FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
-      AS f("localKey" text, "deadHash" bigint, "externalId" text, code text, message text)
-    ON CONFLICT (stream, local_key) DO UPDATE SET
-      status = excluded.status, refused_hash = excluded.refused_hash,
-      row_external_id = nullif(excluded.row_external_id, r.external_id), error_code = excluded.error_code, error_message = excluded.error_message,
-      attempts = r.attempts + 1, run_id = excluded.run_id, updated_at = now()`;
+  const keys = keysOf(failures);
+  await queryTogether(db, [
+    sql`INSERT INTO slotsync.records (stream, local_key, status)
+      SELECT ${stream}, key, 'pending' FROM unnest(${arrayLiteral(keys)}::text[]) AS key ON CONFLICT DO NOTHING`,
+    sql`WITH ${givenBy(failures)} ${assigning(runId, null, sql`false`)}
+      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)}`,
+  ]);
 }
 
 /** Record that is made of an object. `objectHash` is empty if the object differs from its row. */

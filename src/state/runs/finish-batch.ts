@@ -98,7 +98,7 @@ export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: 
         error_code = ${error.code}, error_message = ${storable(error.message)}, finished_at = now()
       WHERE ${isUnfinished(id)}`;
     await tryInHalves(keys, async (part) => {
-      const failures = part.map((localKey) => ({ localKey, ...error }));
+      const failures = part.map((localKey) => ({ localKey, outcome: 'failed' as const, ...error }));
       try {
         await tx.transaction((savepoint) => failRecords(savepoint, stream, runId, failures));
         return [];

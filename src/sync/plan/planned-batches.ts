@@ -13,7 +13,7 @@ import {
   noteRenamed,
   type RenamedRow,
 } from '../../state/records/gone-rows.js';
-import { NO_OUTCOMES, type RecordKey } from '../../state/records/outcome-types.js';
+import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { wishAgain } from '../../state/records/retry-records.js';
 import { insertBatches, type NewBatch } from '../../state/runs/batches.js';
 import { asPlanner, type Planner } from '../../state/runs/claim-planning.js';
@@ -221,9 +221,12 @@ export function createBatchWriter(
     abandon: (keys) => write((tx) => abandonRecords(tx, name, keys)),
     async refuse(refused) {
       records += refused.length;
-      const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));
-      const dead = refused.filter(({ deadHash }) => deadHash !== undefined).length;
-      const counts = { ...NO_OUTCOMES, failed: refused.length - dead, dead };
+      const failures = refused.map(({ key: localKey, deadHash, ...why }): Outcome =>
+        deadHash === undefined
+          ? { localKey, outcome: 'failed', ...why }
+          : { localKey, outcome: 'dead', sourceHash: deadHash, ...why },
+      );
+      const counts = countOutcomes(failures);
       const finished = { state: 'done', counts } as const;
       const keys = refused.map(({ key }) => key);
       await write(async (tx) => {
