@@ -271,6 +271,8 @@ export function chooseWrites(
     if (standing && isNamed && isSettling && isCurrent && !isWanted(record) && isSameObject(merged, standing))
       return note(unchanged({ ...noted, standing }, standing.id));
     if (standing && !completed && !sends(stream, 'update')) return note(updateLeftOut(write, standing.id));
+    // Most writes of a first load are as they were prepared. Copying them takes time.
+    if (!standing && noted === write && merged === write.object) return [write];
     const former = formerType === undefined ? undefined : { typeId: formerType, keptBy: keeper?.name };
     return [{ ...noted, object: merged, kept, former, standing }];
   });

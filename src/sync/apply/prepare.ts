@@ -42,14 +42,17 @@ export async function prepareBatch(deps: SyncDeps, work: BatchWork): Promise<Wri
       const parent = deps.streams.get(result.missing.stream);
       return note(outcome.referenceMissing(record, sourceHash, result, stream, parent, now));
     }
+    const { object, link, leftOut } = result;
     const write: Write = {
-      ...result,
       record,
+      object,
       sourceHash,
-      objectHash: hashObject(result.object),
-      acceptedFields: acceptedText(stream.rules, result.object, record.acceptedFields),
+      objectHash: hashObject(object),
+      acceptedFields: acceptedText(stream.rules, object, record.acceptedFields),
       endsAt: endOf(stream, rows.get(key)?.row),
       retires: false,
+      link,
+      leftOut,
     };
     const beside = shared.get(key);
     if (beside !== undefined)
