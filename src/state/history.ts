@@ -2,8 +2,9 @@
 // object moves to another key.
 import { sql, type SQL } from 'drizzle-orm';
 import type { ParsedConfig } from '../streams/config-schema.js';
+import type { WrittenField } from '../streams/destination-object.js';
 import { query, queryOne, type Queries, type RowOf } from './database.js';
-import { isSent, toStorableJson, type Outcome, type RecordKey } from './records/outcome-types.js';
+import { toStorableJson, type RecordKey } from './records/outcome-types.js';
 import type { history, historyKinds } from './schema.js';
 
 export type HistoryRule = Partial<Pick<ParsedConfig, 'history' | 'historyDays'>>;
@@ -11,13 +12,15 @@ export type HistoryRule = Partial<Pick<ParsedConfig, 'history' | 'historyDays'>>
 /** Maximum number of rows in one statement, so that transactions stay short. */
 const ROWS_AT_ONCE = 20_000;
 
-/** Returns the written field names as JSON, and the values if the rule keeps them, for `notingWrites`. */
-export function rowOfWrite(outcome: Outcome, { history: keeps = 'names' }: HistoryRule) {
-  if (!isSent(outcome) || !('written' in outcome) || !outcome.written || keeps === 'none') return undefined;
-  const { written } = outcome;
+/** Returns what the history keeps of an accepted write, for its outcome. */
+export function keptOfWrite(
+  written: readonly WrittenField[],
+  { history: keeps = 'names' }: HistoryRule,
+): { names?: string; values?: unknown } {
+  if (keeps === 'none') return {};
+  const names = toStorableJson(written.map(({ field }) => field));
   // The service may return texts that PostgreSQL cannot store.
-  const values = keeps === 'values' ? (JSON.parse(toStorableJson(written)) as unknown) : undefined;
-  return { names: toStorableJson(written.map(({ field }) => field)), values };
+  return keeps === 'names' ? { names } : { names, values: JSON.parse(toStorableJson(written)) as unknown };
 }
 
 /** Returns common table expressions that insert those outcomes with `names` into the history. */

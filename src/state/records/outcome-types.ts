@@ -1,5 +1,4 @@
 // Types and error codes of outcomes, which are the results of attempts to sync single records.
-import type { WrittenField } from '../../streams/destination-object.js';
 import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
 import type { ColumnsFor } from './record-columns.js';
 
@@ -36,8 +35,9 @@ interface Loss {
 export interface Acceptance extends Partial<Record<ColumnsFor<'adopted'>, string | null | undefined>> {
   /** Operation that the service accepted. Undefined if nothing was sent. */
   operation?: keyof AcceptedCounts | undefined;
-  /** Changed fields, for the history. All sent fields if the object was not read before. */
-  written?: readonly WrittenField[];
+  /** For the history: names of the written fields as JSON, and their values if it keeps values; see `keptOfWrite`. */
+  names?: string;
+  values?: unknown;
   /** Value of the row's `graceDays` column, as text that PostgreSQL parses as a time. */
   endsAt?: string | undefined;
   externalId?: string | undefined;
@@ -104,12 +104,17 @@ export function recordName({ stream, localKey }: RecordKey): string {
   return JSON.stringify([stream, localKey]);
 }
 
+const MOST_CHARACTERS = 2000;
+
 /** Limits a message of a mapping function or the service to text that PostgreSQL can store. */
 export function storable(message: string): string {
-  return message.slice(0, 2000).replaceAll('\0', '').toWellFormed();
+  return message.slice(0, MOST_CHARACTERS).replaceAll('\0', '').toWellFormed();
 }
 
 /** Returns JSON that a `jsonb` column accepts. Answers of the service may contain NUL or lone surrogates. */
 export function toStorableJson(value: unknown): string {
+  const text = JSON.stringify(value);
+  // JSON has only escapes of these characters. A shorter text has no text that is too long.
+  if (text.length < MOST_CHARACTERS && !/\\u(?:0000|d[89a-f])/i.test(text)) return text;
   return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
 }

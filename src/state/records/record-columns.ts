@@ -107,8 +107,23 @@ export const SET_VALUES = sql.join(
   sql`, `,
 );
 
-/** SQL: properties of an outcome with their types. The first of them belong to no column. */
-export const OUTCOME_FIELDS = sql`outcome text, retired boolean, operation text, "secondLookAfterSeconds" float8, ${list('given', 'typed')}`;
+/** Properties of an outcome that belong to no column, with their SQL types. */
+const BESIDE_COLUMNS = {
+  outcome: 'text',
+  retired: 'boolean',
+  operation: 'text',
+  secondLookAfterSeconds: 'float8',
+};
+/** Properties of an outcome that its record's columns are set by, and the same as SQL with their types. */
+export const OUTCOME_PROPERTIES = [
+  ...Object.keys(BESIDE_COLUMNS),
+  ...ALL.flatMap(({ property, uses }) => (uses?.includes('given') ? property : [])),
+];
+export const OUTCOME_FIELDS = sql`${sql.raw(
+  Object.entries(BESIDE_COLUMNS)
+    .map(([name, type]) => `"${name}" ${type}`)
+    .join(', '),
+)}, ${list('given', 'typed')}`;
 
 /** SQL: columns of a record that is made of an object, and the properties with their values, in the same order. */
 export const ADOPTED_COLUMNS = list('adopted', 'name');

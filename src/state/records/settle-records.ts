@@ -6,7 +6,6 @@ import { anyOf, query, queryTogether, type Queries } from '../database.js';
 import { mendingDrift } from '../drift.js';
 import { releasingClaim } from './claims.js';
 import { notingAssigned } from './links.js';
-import { rowOfWrite, type HistoryRule } from '../history.js';
 import type { LimitedOperation } from '../schema.js';
 import {
   EXTERNAL_ID_SHARED,
@@ -22,6 +21,7 @@ import {
   ADOPTED_COLUMNS,
   ADOPTED_FIELDS,
   OUTCOME_FIELDS,
+  OUTCOME_PROPERTIES,
   SET_COLUMNS,
   SET_VALUES,
   type ColumnsFor,
@@ -34,8 +34,6 @@ export interface Settled {
   outcomes: readonly Outcome[];
   /** True if other records may wait for these records. */
   isReferredTo: boolean;
-  /** Rule that selects the writes to keep in the history. */
-  history?: HistoryRule | undefined;
   /** Statements that schedule checks of the records that refer to a record whose object was replaced or lost. */
   checks?: readonly SQL[] | undefined;
 }
@@ -60,11 +58,9 @@ const assigning = (runId: number, countedAs: LimitedOperation | null, isSharing:
         ) AS a(accepted, ended, sent, shared, counts_as)),
       run_id = ${runId}::bigint, updated_at = now()`;
 
-/** Returns the query `given`. The JSON is concatenated as text: a JavaScript object with many keys is slower to build. */
-function givenBy(outcomes: readonly Outcome[], history?: HistoryRule): SQL {
-  const byKey = outcomes.map(
-    (outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome, history))}`,
-  );
+/** Returns the query `given`: one JSON object with a row for each outcome, by key. */
+function givenBy(outcomes: readonly Outcome[]): SQL {
+  const byKey = outcomes.map((outcome) => `${JSON.stringify(outcome.localKey)}:${toRow(outcome)}`);
   return sql`given AS MATERIALIZED (SELECT ${`{${byKey.join(',')}}`}::jsonb AS by_key)`;
 }
 
@@ -72,13 +68,13 @@ function givenBy(outcomes: readonly Outcome[], history?: HistoryRule): SQL {
  * The beginning of a statement that writes the outcomes and releases the claims. Its query `outcomes` has a row for each outcome.
  * `is_written` is false if another batch has taken the claim over, or another record the object.
  */
-export function writeOutcomes({ token, stream, runId, outcomes, countedAs, history }: SettledOf): SQL {
+export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: SettledOf): SQL {
   const kept = outcomes.filter(hasRecord);
   const accepted = kept.filter(isAcceptance);
   // No row owns an object that several rows share, unless the service holds the object as that row's.
   const isSharing = sql`coalesce(o."errorCode" = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL`;
   // Each row looks up its own outcome. PostgreSQL would execute a join with the list as a nested loop.
-  return sql`WITH ${givenBy(outcomes, history)}, written AS (
+  return sql`WITH ${givenBy(outcomes)}, written AS (
     ${assigning(runId, countedAs, isSharing)}, claimed_by = NULL, claimed_until = NULL
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keysOf(kept))} AND r.claimed_by = ${token}
       -- What it was accepted for is another record's by now.
@@ -148,15 +144,20 @@ function seenInSync(outcomes: readonly Outcome[]) {
   };
 }
 
-/** Properties of an outcome that no statement reads. */
-const UNREAD = Object.fromEntries(
-  ['localKey', 'assigned', 'changedId', 'written', 'code', 'message'].map((name) => [name, undefined]),
-);
+/** Properties of a row of `given`: those that the columns read, and those that the history keeps. */
+const ROW_PROPERTIES = [...OUTCOME_PROPERTIES, 'names', 'values'];
 
-function toRow(outcome: Outcome, history: HistoryRule = {}) {
+/** Returns JSON. It is concatenated: a JavaScript object with many keys takes twice as long. */
+function toRow(outcome: Outcome): string {
   const { code: errorCode, message, waitsFor } = outcome as Partial<Reason>;
   const texts = { errorMessage: message && storable(message), waitsFor: waitsFor && recordName(waitsFor) };
-  return { ...outcome, ...UNREAD, errorCode, ...texts, ...rowOfWrite(outcome, history) };
+  const given: object = errorCode === undefined ? outcome : { ...outcome, errorCode, ...texts };
+  let json = '';
+  for (const name of ROW_PROPERTIES) {
+    const value = (given as Record<string, unknown>)[name];
+    if (value !== undefined) json += `${json === '' ? '' : ','}"${name}":${JSON.stringify(value)}`;
+  }
+  return `{${json}}`;
 }
 
 /**

@@ -68,7 +68,7 @@ export async function settleBatch(
     ), unheld AS (
       DELETE FROM slotsync.held WHERE stream = ${stream} AND local_key IN (
         SELECT key FROM settled WHERE outcome IN ('synced', 'unchanged', 'forgotten')) RETURNING 1
-    )${sent > 0 && settling.history?.history !== 'none' ? notingWrites(settled) : sql``}
+    )${settling.outcomes.some((outcome) => 'names' in outcome) ? notingWrites(settled) : sql``}
     SELECT r.keys AS open, ARRAY(SELECT key FROM outcomes WHERE NOT is_written) AS lost,
       EXISTS (SELECT FROM unheld) AS "hasUnheld"
     FROM remaining AS r`,

@@ -12,12 +12,13 @@ import { countOutcomes, type Outcome, type RecordKey } from '../../state/records
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import { closeGate } from '../../state/gates/close-gates.js';
+import { keptOfWrite, type HistoryRule } from '../../state/history.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import { patchOf, writtenFields } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { createRefusals, noAnswers, type Refusals } from '../limits/refusals.js';
-import { failsOnObject, newRefusal, ofPut, type NoteOutcome, type Write } from '../object/decide-outcome.js';
+import { failsOnObject, newRefusal, ofPut, type Write } from '../object/decide-outcome.js';
 import { ownedOf } from '../object/render.js';
 import { chooseRetirements } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
@@ -107,7 +108,6 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const settled = await settleBatch(state, batch, {
     token: claim.right.token,
     outcomes: [...outcomes.values()],
-    history: deps,
     isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
     checks: referrers?.checks,
     answered: answers.answered,
@@ -227,7 +227,7 @@ async function noteOutcomes(deps: ApplyDeps, work: BatchWork, unanswered: Set<st
     for (const [extId, result] of written.results)
       if (result.accepted) result.id ??= standing.found.get(extId)?.id;
     await refuseForeignNumbers(deps, work, { writes: toWrite, found: standing.found }, written.results);
-    noteWritten(stream, toWrite, written, note);
+    noteWritten(deps, work, toWrite, written);
     const keysOf = (extIds: ReadonlySet<string>) =>
       new Set(toWrite.flatMap(({ object, record }) => (extIds.has(object.extId) ? record.localKey : [])));
     for (const key of keysOf(written.sent)) unanswered.add(key);
@@ -248,18 +248,20 @@ function without(owned: ReadonlySet<string>, kept: Write['kept'] = []): Readonly
 
 /** Notes the outcomes of objects that the service has answered, or on which it always fails. */
 function noteWritten(
-  stream: Stream,
+  history: HistoryRule,
+  { stream, note }: BatchWork,
   toWrite: readonly Write[],
   { results, culprits, isAnyAccepted }: Written,
-  note: NoteOutcome,
 ): void {
   for (const write of toWrite) {
     const { extId } = write.object;
     const result = results.get(extId);
     const final = result && ofPut(write, result, isAnyAccepted);
     const isFirst = write.record.objectHash === null;
-    if (result?.accepted && final && 'objectHash' in final && final.objectHash !== undefined)
-      final.written = writtenFields(write.object, write.standing, isFirst ? undefined : stream.owned);
+    if (result?.accepted && final && 'objectHash' in final && final.objectHash !== undefined) {
+      const written = writtenFields(write.object, write.standing, isFirst ? undefined : stream.owned);
+      Object.assign(final, keptOfWrite(written, history));
+    }
     if (final) note(final);
     else if (culprits.has(extId)) note(failsOnObject(write, FAILS_ON_OBJECT, culprits.get(extId)));
   }
