@@ -185,7 +185,7 @@ describe('a batch without the claim on a record that is to take an object', () =
         { ...C, externalId: 'room_D' },
       ],
     ],
-  ])('leaves each object with its owner, and what is known of the object, %s', async (_, more) => {
+  ])('%s, leaves each object with its owner, and what is known of the object', async (_, more) => {
     const world = await openRooms(rooms());
     await addRooms(world, 'A', 'B', 'C');
     await world.sync();
