@@ -16,7 +16,7 @@ export interface WriteEntry {
   wasReleased?: true;
   /** True if an earlier plan has already noted that the row was deleted. */
   wasGone?: true;
-  /** True for a retry of a record that the service has never accepted. */
+  /** True for a retry of a record, or an update of a linked row, that the service has never accepted. */
   isNew?: true;
   /** True if the object is only read back, because the row has not changed since it was accepted. */
   isCheck?: true;

@@ -1,5 +1,6 @@
 // Plans rows whose objects the service has never accepted. A row takes over another record's object, overwrites an
 // object without a record, or creates an object.
+import { readLinks } from '../../state/records/links.js';
 import { countUnaskedWithinADay } from '../../state/sent.js';
 import type { HeldSample } from '../../state/schema.js';
 import { sends, type Stream } from '../../streams/stream.js';
@@ -46,7 +47,7 @@ export function createCreates(
   const [creates, updates] = [sends(stream, 'create'), sends(stream, 'update')];
   /** Number of writes that `operations` exclude. `taken`: rows that take over an object and would change it. */
   const leftOut = { create: 0, retry: 0, taken: 0 };
-  /** Number of new rows in a stream without creates whose objects may exist. They count as updates. */
+  /** Number of new rows that count as updates: linked rows, and rows of a stream without creates whose objects may exist. */
   const found = { create: 0, retry: 0 };
   /** Numbers of creates. `asked`: searched for at the service. `equal`: the existing object needs no change. */
   const counts = { asked: 0, unasked: 0, equal: 0 };
@@ -79,7 +80,11 @@ export function createCreates(
     await batches.add(isUpdate ? 'update' : 'unlimited', entry);
   }
 
-  async function planCreate(entry: WriteEntry, { met, absent, owned }: ExistingObjects): Promise<void> {
+  async function planCreate(
+    entry: WriteEntry,
+    { met, absent, owned }: ExistingObjects,
+    isLinked: boolean,
+  ): Promise<void> {
     const operation = entry.operation === 'create' ? 'create' : 'retry';
     if (operation === 'create' && firstCreated.length <= MOST_COMPARED) firstCreated.push(entry.key);
     const existing = met.get(entry.key);
@@ -92,7 +97,7 @@ export function createCreates(
       leftOut[operation]++;
       return batches.add('unlimited', entry);
     }
-    if (!creates) found[operation]++;
+    if (!creates || isLinked) found[operation]++;
     if (existing && existing.changes.length > 0) {
       planned.overwrite++;
       if (samples.length < SAMPLES) samples.push(existing);
@@ -102,7 +107,8 @@ export function createCreates(
     const isUpdate = updates && owned.has(entry.key);
     const limited = creates ? 'create' : isUpdate ? 'update' : undefined;
     if (limited) planned[limited]++;
-    await batches.add(limited ?? 'unlimited', entry);
+    const updated = { ...entry, operation: 'update', isNew: true } as const;
+    await batches.add(limited ?? 'unlimited', isLinked && operation === 'create' ? updated : entry);
   }
 
   /**
@@ -135,10 +141,11 @@ export function createCreates(
       const takeovers = await findTakeovers(creates.map(({ key }) => key));
       const others = entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key));
       const existing = await findExisting(others, entries.length < KEYS_AT_ONCE);
+      const links = await readLinks(deps.state.db, stream.name, others);
       for (const entry of entries) {
         const former = takeovers.get(entry.key);
         if (former) await planTakeover(entry, former);
-        else await planCreate(entry, existing);
+        else await planCreate(entry, existing, links.has(entry.key));
       }
     },
 
