@@ -187,7 +187,7 @@ function describeOperation(
 }
 
 function describeProblems(preview: Preview): string[] {
-  const { stream, counts, error, holds, load, refused, refusals, renamed } = preview;
+  const { stream, counts, error, holds, load, refused, refusals, renamed, kept } = preview;
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
@@ -201,6 +201,8 @@ function describeProblems(preview: Preview): string[] {
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
     describeHandovers(preview),
+    kept > 0 &&
+      `${stream}: ${plural(kept, 'row was', 'rows were')} deleted. ${kept === 1 ? 'Its object stays as it is' : 'Their objects stay as they are'}, because of retire: 'keep'.`,
     renamed.map((pair) => describeRenamed({ stream, ...pair })),
     isUnsendable(preview) &&
       `${stream}: none of the checked rows can be sent. To check all rows: slotsync check --rows`,

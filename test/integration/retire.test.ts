@@ -2,6 +2,7 @@
 // The deactivation of an object whose row is gone, and what stops it.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
 import {
   addRooms,
   codes,
@@ -123,8 +124,12 @@ describe('a row that is gone', () => {
     await addRooms(world, 'A', 'B');
     await world.sync();
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    // A preview counts the row before and after a sync has noted that it was deleted.
+    const kept = async () => (await previewStream(world.deps(), world.stream('rooms'))).kept;
+    expect(await kept()).toBe(1);
     await expectNothingToSend(world);
     expect(isActive(world, 'room_A')).toBe(true);
+    expect(await kept()).toBe(1);
   });
 
   it('is only deleted from the state if it never reached the service', async () => {

@@ -15,6 +15,7 @@ const plan = (stream: string, changes: Partial<Preview> = {}): Preview => ({
   handedOver: 0,
   handovers: [],
   renamed: [],
+  kept: 0,
   holds: {},
   frozen: null,
   load: undefined,
@@ -96,5 +97,11 @@ it('plan names objects that move to another row, because their bookings move alo
   const lines = describePlans([plan('rooms', { handedOver: 3, handovers })], cost(1), LAYOUT);
   expect(lines).toContain(
     "rooms: 3 objects move to another row, with all bookings: room_2 from '2' to '1', room_9 from labs '9' to '3', ….",
+  );
+});
+
+it('plan says how many deleted rows keep their objects', () => {
+  expect(describePlans([plan('rooms', { kept: 2 })], cost(1), LAYOUT)).toContain(
+    "rooms: 2 rows were deleted. Their objects stay as they are, because of retire: 'keep'.",
   );
 });

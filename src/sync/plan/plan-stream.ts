@@ -15,6 +15,7 @@ import { shortenKey } from '../../streams/local-key.js';
 import { sends, type Stream } from '../../streams/stream.js';
 import { decide, findApproval, type Weighed } from '../limits/decide.js';
 import { judgeLoad, toLoadFacts } from '../limits/load-age.js';
+import { maySeeGone } from '../object/retire.js';
 import { requireLookups } from '../run/current-streams.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 import {
@@ -70,7 +71,8 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   const counts: PlanCounts = lists.counts(merged);
   if (load?.problem) counts.staleLoad = load.problem;
   const { gone } = planned;
-  return { counts, questions: lists.questions(), renamed, load, standing, keys, gone, ...decisions };
+  const kept = stream.retire === 'keep' && maySeeGone(request) ? merged.retire : 0;
+  return { counts, questions: lists.questions(), renamed, load, standing, keys, gone, kept, ...decisions };
 }
 
 /**

@@ -61,6 +61,8 @@ export async function previewStream(
     handovers: [] as Handover[],
     /** Pairs of a deleted row and a new row that have equal values. */
     renamed: [] as RenamedRow[],
+    /** Number of deleted rows whose objects stay, because the stream has `retire: 'keep'`. */
+    kept: 0,
     /** Records that gates would hold, by operation. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
     /** Why the stream is frozen. Null if it is not. */
@@ -88,6 +90,7 @@ export async function previewStream(
     preview.holds = holds;
     preview.load = load && toLoadFacts(load);
     preview.renamed = planned.renamed;
+    preview.kept = planned.kept;
     const requests = countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
     preview.requests = planned.questions + requests;
     preview.samples = await describe([...chosen.samples.values()].flat());
