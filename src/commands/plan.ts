@@ -187,7 +187,7 @@ function describeOperation(
 }
 
 function describeProblems(preview: Preview): string[] {
-  const { stream, counts, error, holds, load, refused, refusals, renamed, kept } = preview;
+  const { stream, counts, error, holds, load, refused, refusals, renamed, kept, broken } = preview;
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
@@ -200,6 +200,10 @@ function describeProblems(preview: Preview): string[] {
     ),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
+    broken.map(
+      ({ localKey, errorMessage }) =>
+        `${stream} '${localKey}' is not sent: ${errorMessage}. To see the next step: slotsync failures ${stream}`,
+    ),
     describeHandovers(preview),
     kept > 0 &&
       `${stream}: ${plural(kept, 'row was', 'rows were')} deleted. ${kept === 1 ? 'Its object stays as it is' : 'Their objects stay as they are'}, because of retire: 'keep'.`,

@@ -462,6 +462,8 @@ describe('a linked object', () => {
         B: { status: 'synced' },
       });
       expect(objectNames(world)).toEqual(['room_B']);
+      const { broken } = await previewStream(world.deps(), world.stream('rooms'));
+      expect(broken).toMatchObject([{ localKey: 'A', errorMessage: expect.stringContaining("'hand_7'") }]);
     },
   );
 

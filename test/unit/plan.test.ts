@@ -16,6 +16,7 @@ const plan = (stream: string, changes: Partial<Preview> = {}): Preview => ({
   handovers: [],
   renamed: [],
   kept: 0,
+  broken: [],
   holds: {},
   frozen: null,
   load: undefined,
@@ -103,5 +104,13 @@ it('plan names objects that move to another row, because their bookings move alo
 it('plan says how many deleted rows keep their objects', () => {
   expect(describePlans([plan('rooms', { kept: 2 })], cost(1), LAYOUT)).toContain(
     "rooms: 2 rows were deleted. Their objects stay as they are, because of retire: 'keep'.",
+  );
+});
+
+it('plan names given-up records with a broken link, and where the next step is', () => {
+  const errorMessage = "the record is linked to the object 'hand_7', which is not at the service";
+  const broken = [{ localKey: 'R7', errorMessage }];
+  expect(describePlans([plan('rooms', { broken })], cost(1), LAYOUT)).toContain(
+    `rooms 'R7' is not sent: ${errorMessage}. To see the next step: slotsync failures rooms`,
   );
 });

@@ -1,6 +1,7 @@
 // Previews the plan of a stream for `slotsync plan`: counts, number of requests, and some records field by field. Reads
 // mirror, state and service, and writes nothing.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
+import { listFailures } from '../../state/records/read/failures.js';
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 import type { LoadFacts, PlanCounts } from '../../state/schema.js';
@@ -63,6 +64,8 @@ export async function previewStream(
     renamed: [] as RenamedRow[],
     /** Number of deleted rows whose objects stay, because the stream has `retire: 'keep'`. */
     kept: 0,
+    /** Given-up records whose linked object is gone, or has another external id. */
+    broken: [] as { localKey: string; errorMessage: string | null }[],
     /** Records that gates would hold, by operation. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
     /** Why the stream is frozen. Null if it is not. */
@@ -91,6 +94,8 @@ export async function previewStream(
     preview.load = load && toLoadFacts(load);
     preview.renamed = planned.renamed;
     preview.kept = planned.kept;
+    const broken = { stream: stream.name, status: 'dead', code: 'link_broken', limit: SAMPLES } as const;
+    preview.broken = await listFailures(deps.state.db, broken);
     const requests = countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
     preview.requests = planned.questions + requests;
     preview.samples = await describe([...chosen.samples.values()].flat());
