@@ -187,7 +187,7 @@ function describeOperation(
 }
 
 function describeProblems(preview: Preview): string[] {
-  const { stream, counts, error, holds, load, refused, refusals, renamed, kept, broken } = preview;
+  const { stream, counts, error, holds, load, refused, refusals, renamed, kept, broken, unowned } = preview;
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
@@ -207,6 +207,8 @@ function describeProblems(preview: Preview): string[] {
     describeHandovers(preview),
     kept > 0 &&
       `${stream}: ${plural(kept, 'row was', 'rows were')} deleted. ${kept === 1 ? 'Its object stays as it is' : 'Their objects stay as they are'}, because of retire: 'keep'.`,
+    unowned > 0 &&
+      `${stream}: the service has ${plural(unowned, 'other object')} of this type, without a record. To find rows that mean the same, before the first sync: slotsync match ${stream}`,
     renamed.map((pair) => describeRenamed({ stream, ...pair })),
     isUnsendable(preview) &&
       `${stream}: none of the checked rows can be sent. To check all rows: slotsync check --rows`,

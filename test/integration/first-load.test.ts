@@ -113,6 +113,44 @@ describe('the finds of a plan', () => {
   });
 });
 
+describe('the preview of a first plan', () => {
+  async function previewOf(world: World, options = {}) {
+    world.sandbox.clearArrivals();
+    const { unowned } = await previewStream(world.deps(), world.stream('rooms'), options);
+    return { unowned, finds: finds(world).length };
+  }
+
+  it('counts the objects that no row means, instead of reading its examples a second time', async () => {
+    const world = await open(rooms());
+    await addRows(world, 12);
+    expect(await previewOf(world)).toEqual({ unowned: 0, finds: 2 });
+    addOthers(world, 7);
+    for (const at of [0, 1])
+      addObject(world, `room_${codeOf(at)}`, at === 0 ? 'By hand' : `Room ${codeOf(at)}`);
+    expect(await previewOf(world)).toEqual({ unowned: 7, finds: 2 });
+    expect(await previewOf(world, { room: { records: 5 } })).toEqual({ unowned: 0, finds: 1 });
+  });
+
+  it('uses the count of a plan that has counted the objects', async () => {
+    const world = await open(rooms());
+    await addRows(world, 2500);
+    addOthers(world, 700);
+    expect(await previewOf(world)).toEqual({ unowned: 700, finds: 3 });
+  });
+
+  it('counts nothing where records have objects of the type, or the service does not count', async () => {
+    const world = await open(rooms());
+    await addRows(world, 12);
+    addOthers(world, 7);
+    const counting = { path: '/objects/find', fault: 'status', status: 500 } as const;
+    const destination = countingWith(world, () => world.sandbox.failNext(counting));
+    expect((await previewStream({ ...world.deps(), destination }, world.stream('rooms'))).unowned).toBe(0);
+    await world.sync();
+    await world.sql`INSERT INTO rooms (code, name) VALUES ('new', 'New')`;
+    expect((await previewOf(world)).unowned).toBe(0);
+  });
+});
+
 /** Returns the world's service, which runs `before` right before it counts objects. */
 function countingWith({ destination }: World, before: () => void): World['destination'] {
   return {
@@ -173,7 +211,8 @@ it.each([{ match: ['room.name'] }, {}])(
           const ask = (destination: World['destination']) =>
             previewStream({ ...world.deps(), destination }, world.stream('rooms'));
           const [byLists, byCheapest] = [await ask(lists), await ask(world.destination)];
-          expect({ ...byCheapest, requests: 0 }).toEqual({ ...byLists, requests: 0 });
+          // `lists` counts no objects, and so knows none that no row means.
+          expect({ ...byCheapest, requests: 0, unowned: 0 }).toEqual({ ...byLists, requests: 0 });
         },
       ),
       { numRuns: 6, examples: [[KINDS.map((kind, at) => [1200 + at, kind]), 0]], seed: 7 },

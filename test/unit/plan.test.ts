@@ -17,6 +17,7 @@ const plan = (stream: string, changes: Partial<Preview> = {}): Preview => ({
   renamed: [],
   kept: 0,
   broken: [],
+  unowned: 0,
   holds: {},
   frozen: null,
   load: undefined,
@@ -112,5 +113,11 @@ it('plan names given-up records with a broken link, and where the next step is',
   const broken = [{ localKey: 'R7', errorMessage }];
   expect(describePlans([plan('rooms', { broken })], cost(1), LAYOUT)).toContain(
     `rooms 'R7' is not sent: ${errorMessage}. To see the next step: slotsync failures rooms`,
+  );
+});
+
+it('plan says how many objects have no record, and names match', () => {
+  expect(describePlans([plan('rooms', { unowned: 7 })], cost(1), LAYOUT)).toContain(
+    'rooms: the service has 7 other objects of this type, without a record. To find rows that mean the same, before the first sync: slotsync match rooms',
   );
 });

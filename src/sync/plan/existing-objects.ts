@@ -138,6 +138,7 @@ export function createExistingObjectFinder(deps: PlanDeps, stream: Stream, conte
 
     /** Returns the number of requests sent so far. */
     requests: () => requests,
+    type,
   };
 }
 
@@ -155,7 +156,7 @@ async function withoutOwned(
 /** Maximum number of objects of a stream's types to read completely, since they are kept in memory. */
 const MOST_READ = 20_000;
 
-type TypeObjects = ReturnType<typeof createTypeObjects>;
+export type TypeObjects = ReturnType<typeof createTypeObjects>;
 
 /**
  * Searches for a stream's objects during one plan: first in lists of external ids, later by reading all objects. After
@@ -168,6 +169,8 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
   /** Number of lists searched, and the external ids found. A later reading of all objects must contain these ids. */
   let lists = 0;
   const found = new Set<string>();
+  /** The first list and its objects, among which are the examples of a first plan. */
+  let first = { extIds: new Set<string>(), objects: new Map<string, FoundObject>() };
   /** Number of objects of the stream's types. Infinity if the service returns no count, or a wrong one. */
   let count: number | undefined;
   let whole: readonly FoundObject[] | undefined;
@@ -184,10 +187,12 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
     }
   }
 
+  const countAll = async (): Promise<number> =>
+    (count ??= (await unlessFailing(destination.countObjects(objectTypes, context))) ?? Infinity);
+
   async function readWhenCheaper(): Promise<void> {
     if (whole || lists === 0) return;
-    count ??= (await unlessFailing(destination.countObjects(objectTypes, context))) ?? Infinity;
-    if (count > Math.min(lists * destination.pageSize, MOST_READ)) return;
+    if ((await countAll()) > Math.min(lists * destination.pageSize, MOST_READ)) return;
     const objects = count === 0 ? [] : await unlessFailing(destination.listObjects(objectTypes, context));
     byExtId = new Map(
       objects?.flatMap((object) => (object.extId === undefined ? [] : [[object.extId, object]])),
@@ -197,16 +202,26 @@ function createTypeObjects(destination: TypeDestination, stream: Stream, context
     else count = Infinity;
   }
 
+  const isKnown = (extIds: readonly string[]) =>
+    whole !== undefined || extIds.every((extId) => first.extIds.has(extId));
+
   return {
+    /** Returns true if `find` sends no request for these external ids. */
+    isKnown,
+
     /** Returns the objects with these external ids. Objects of other types may be included. */
     async find(extIds: readonly string[], unreadable: Unreadable): Promise<ReadonlyMap<string, FoundObject>> {
-      await readWhenCheaper();
-      if (whole) return byExtId;
+      if (!isKnown(extIds)) await readWhenCheaper();
+      if (isKnown(extIds)) return whole ? byExtId : first.objects;
       lists++;
       const objects = await destination.findObjects(extIds, type, context, unreadable);
       for (const { typeId, extId } of objects.values()) if (objectTypes.has(typeId)) found.add(extId);
+      if (lists === 1 && unreadable.size === 0) first = { extIds: new Set(extIds), objects };
       return objects;
     },
+
+    /** Returns the number of objects, or Infinity if it is unknown. Sends a request for each type at most once. */
+    count: countAll,
 
     /** Returns the objects with these numbers. Objects of other types may be included, unreadable objects are not. */
     findByNumber: async (numbers: readonly string[]): Promise<ReadonlyMap<string, FoundObject>> =>

@@ -157,5 +157,6 @@ export function createCreates(
     samples,
     formerStreams,
     questions: () => questions,
+    typeObjects: existingObjects.type,
   };
 }

@@ -178,6 +178,7 @@ export function createPlanLists(
     }),
 
     questions: creates.questions,
+    typeObjects: creates.typeObjects,
 
     /** Keys of deleted and new rows, from which rows with a changed key are detected. */
     compared: { gone: firstGone, created: creates.firstCreated },

@@ -72,7 +72,8 @@ async function planWithinTurn(deps: PlanDeps, stream: Stream, request: PlanReque
   if (load?.problem) counts.staleLoad = load.problem;
   const { gone } = planned;
   const kept = stream.retire === 'keep' && maySeeGone(request) ? merged.retire : 0;
-  return { counts, questions: lists.questions(), renamed, load, standing, keys, gone, kept, ...decisions };
+  const read = { load, standing, keys, gone, kept, typeObjects: lists.typeObjects };
+  return { counts, questions: lists.questions(), renamed, ...read, ...decisions };
 }
 
 /**

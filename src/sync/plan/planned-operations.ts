@@ -13,7 +13,12 @@ import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../object/compare-objects.js';
 import { deactivate, type Rendered, renderWithParents } from '../object/render.js';
 import type { RefusedRow } from './planned-batches.js';
-import { findExistingObjects, type PlanDeps, type SoughtObject } from './existing-objects.js';
+import {
+  findExistingObjects,
+  type PlanDeps,
+  type SoughtObject,
+  type TypeObjects,
+} from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
 
 /**
@@ -42,12 +47,16 @@ export interface PlannedOperation {
   problem: string | undefined;
 }
 
-/** Reads the objects at the service, and returns what the planned operations would change. */
+/**
+ * Reads the objects at the service, and returns what the planned operations would change. `read`: objects that the plan
+ * has read. If they include all these objects, no request is sent.
+ */
 export async function describeOperations(
   deps: PlanDeps,
   stream: Stream,
   planned: readonly Planned[],
   context: Context,
+  read?: TypeObjects,
 ): Promise<PlannedOperation[]> {
   if (planned.length === 0) return [];
   const keys = planned.map(({ key }) => key);
@@ -67,7 +76,8 @@ export async function describeOperations(
     const object = isNew && result && 'object' in result ? result.object : undefined;
     return { key, extId, link: result && 'extId' in result ? result.link : undefined, object };
   });
-  const standing = await findExistingObjects(deps, stream, sought, context);
+  const type = read?.isKnown(sought.map(({ extId }) => extId)) ? read : undefined;
+  const standing = await findExistingObjects(deps, stream, sought, context, type);
   return planned.map(({ operation, key, problem: foreseen }) => {
     const [result, there, externalId] = [rendered.get(key), standing.get(key), externalIdOf(key)];
     const unmapped = foreseen ?? (result && 'problem' in result ? result.problem : undefined);

@@ -1,6 +1,7 @@
 // Previews the plan of a stream for `slotsync plan`: counts, number of requests, and some records field by field. Reads
 // mirror, state and service, and writes nothing.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
+import { listRecordedStreams } from '../../state/records/read/count-records.js';
 import { listFailures } from '../../state/records/read/failures.js';
 import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -16,7 +17,7 @@ import {
   type PlannedOperation,
 } from './planned-operations.js';
 import { collectLists, keysPerBatch, limitOf, type BatchKind, type PlanSink } from './planned-batches.js';
-import type { PlanDeps } from './existing-objects.js';
+import type { PlanDeps, TypeObjects } from './existing-objects.js';
 import type { WriteEntry } from './merge-readings.js';
 import { planStream } from './plan-stream.js';
 
@@ -66,6 +67,8 @@ export async function previewStream(
     kept: 0,
     /** Given-up records whose linked object is gone, or has another external id. */
     broken: [] as { localKey: string; errorMessage: string | null }[],
+    /** Number of objects that are those of no record and no planned row. Counted only before the first sync. */
+    unowned: 0,
     /** Records that gates would hold, by operation. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
     /** Why the stream is frozen. Null if it is not. */
@@ -98,7 +101,10 @@ export async function previewStream(
     preview.broken = await listFailures(deps.state.db, broken);
     const requests = countRequests(stream, chosen, Object.keys(holds), deps.destination.patches);
     preview.requests = planned.questions + requests;
-    preview.samples = await describe([...chosen.samples.values()].flat());
+    const examples = [...chosen.samples.values()].flat();
+    preview.samples = await describeOperations(asking, stream, examples, CONTEXT, planned.typeObjects);
+    if (range === null && planned.counts.create > 0 && preview.unread === undefined)
+      preview.unowned = await countUnowned(deps, stream, planned.typeObjects, preview);
   } catch (error) {
     // Errors of `each`, such as a full disk, do not belong to the stream.
     if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
@@ -193,6 +199,25 @@ function withoutFailures(
     findObjectsByFields: orNothing(destination.findObjectsByFields, []),
     listObjects: orNothing(destination.listObjects, []),
   };
+}
+
+/**
+ * Counts the objects that are those of no record and no planned row. Returns 0 if a stream with these types has records.
+ * The request takes the place of that for the examples. If they needed one, or there are several types, returns 0 too.
+ */
+async function countUnowned(
+  { state, streams }: PlanDeps,
+  { objectTypes }: Stream,
+  objects: TypeObjects,
+  { samples, counts: { equal = 0, overwrite = 0 } }: Pick<Preview, 'samples' | 'counts'>,
+): Promise<number> {
+  const isSpared = objects.isKnown(samples.flatMap(({ externalId }) => externalId ?? []));
+  if (objectTypes.size > 1 || !isSpared) return 0;
+  const mayOwn = (name: string) =>
+    [...objectTypes].some((type) => streams.get(name)?.objectTypes.has(type) ?? true);
+  if ((await listRecordedStreams(state.db)).some(mayOwn)) return 0;
+  const count = await objects.count();
+  return count < Infinity ? Math.max(0, count - equal - overwrite) : 0;
 }
 
 /** Returns the number of write requests. With `auto`, each request may have twice the objects of the previous one. */
