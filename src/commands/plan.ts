@@ -168,7 +168,8 @@ function describeCreate({ key, externalId, changes }: PlannedOperation, columns:
     .slice(0, FIELDS_SHOWN)
     .map(({ field, new: values }) => `${field} ${shorten(formatValues(values), VALUE_SHOWN)}`);
   const more = told.length > FIELDS_SHOWN ? ', …' : '';
-  return shorten(`  '${key}' → ${externalId ?? '(no external id)'}  ${fields.join(', ')}${more}`, columns);
+  const shown = changes.length === 0 ? 'already equal at the service' : fields.join(', ') + more;
+  return shorten(`  '${key}' → ${externalId ?? '(no external id)'}  ${shown}`, columns);
 }
 
 function describeOperation(

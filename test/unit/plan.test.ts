@@ -91,6 +91,10 @@ it('plan shows a new object in one line, with its name first, cut to the width',
   expect(long).toHaveLength(80);
 });
 
+it('plan says of a new row that its object is there already, instead of showing no field', () => {
+  expect(samples(create('R1', 'room_R1'))[0]).toBe("  'R1' → room_R1  already equal at the service");
+});
+
 it('plan names objects that move to another row, because their bookings move along', () => {
   const handovers = [
     { externalId: 'room_2', from: { stream: 'rooms', localKey: '2' }, to: '1' },
