@@ -4,6 +4,7 @@ import { MOST_BOOKINGS, reconcileDocument } from '../documents/bookings.js';
 import { printDocument } from '../render/print-document.js';
 import { createProgress } from '../render/progress.js';
 import { reconcile } from '../sync/reconcile/reconcile.js';
+import { lines } from '../text/format.js';
 import { type CommonOptions, EXIT } from './command.js';
 import { readTime } from './read-options.js';
 import { untilInterrupted } from './signals.js';
@@ -38,7 +39,10 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   const seconds = (performance.now() - startedAt) / 1000;
   const timeZone = await app.timeZone();
   const facts = { ...result, from: new Date(result.from), to: new Date(result.to) };
-  printDocument(reconcileDocument(result, { timeZone, seconds }), { json: options.json, timeZone }, facts);
+  const window = lines(options.from && `--from ${options.from}`, options.to && `--to ${options.to}`);
+  const command = ['slotsync reconcile', ...window].join(' ');
+  const document = reconcileDocument(result, { timeZone, seconds, command });
+  printDocument(document, { json: options.json, timeZone }, facts);
   const { missing_there: missing = 0, unknown_here: unknown = 0 } = result.verdicts;
   return options.strict && missing + unknown > 0 ? EXIT.failed : EXIT.done;
 }

@@ -1,7 +1,7 @@
 // Documents about bookings on which mirror and service disagree: the differences, and what an operator does about them.
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import type { BookingExplained } from '../sync/operator/explain.js';
-import { formatDuration, formatNumber, plural, lines, present } from '../text/format.js';
+import { dayOf, formatDuration, formatNumber, mostOf, plural, lines, present } from '../text/format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { commandFor, quote } from '../situation/commands.js';
@@ -37,48 +37,53 @@ export const VERDICT_MEANINGS: Record<Verdict, string> = {
   not_compared: 'at the service; the configuration has no bookings to compare',
 };
 
-/**
- * Returns the next step for a booking. A fault in the mirror takes precedence, because only an operator can correct it.
- */
-function nextOfBooking({ verdict, problem }: Pick<ReservationRow, 'verdict' | 'problem'>): string {
-  if (problem === null) return nextOfVerdict(verdict);
-  switch (problem) {
-    case 'object_unknown':
-      return (
-        'if the booked row was deleted from the mirror, restore the row or book another one; ' +
-        'if the service does not have the object yet, see: slotsync failures. Then: slotsync reconcile'
-      );
-    case 'reservation_shared':
-      return 'remove the other reservation at the service, then: slotsync reconcile';
-    case 'ends_before_begin':
-      return 'correct the booking in the mirror; whole days in `date` columns end on the day after the last day (`last_day + 1`). Then: slotsync reconcile';
-    default:
-      return 'correct the booking in the mirror, then: slotsync reconcile';
-  }
+const CORRECT_THERE = 'correct the booking at the service (slotsync only reads bookings)';
+const DECIDE = 'decide which side is right and correct the other';
+
+/** Next step of an operator. Other verdicts need none. */
+const STEP_OF_VERDICT: Partial<Record<Verdict, string>> = {
+  unknown_here: 'add the booking to the mirror or remove it at the service',
+  missing_there: CORRECT_THERE,
+  cancelled_here: CORRECT_THERE,
+  differs: DECIDE,
+  cancelled_there: DECIDE,
+};
+
+/** Next step for a fault in the mirror. Other faults are corrected in the booking. */
+const STEP_OF_PROBLEM: Record<string, string> = {
+  object_unknown:
+    'if the booked row was deleted from the mirror, restore the row or book another one; ' +
+    'if the service does not have the object yet, see slotsync failures',
+  reservation_shared: 'remove the other reservation at the service',
+  ends_before_begin:
+    'correct the booking in the mirror; whole days in `date` columns end on the day after the last day (`last_day + 1`)',
+};
+
+const RECONCILE = 'slotsync reconcile';
+
+/** Returns the command that compares one booking again. It names the days, which may lie outside the usual window. */
+function reconcileCommand({ beginHere, endHere, beginThere, endThere }: ReservationRow): string {
+  const times = present<Date>(beginHere, endHere, beginThere, endThere).map((time) => time.getTime());
+  const [from, to] = [times.toSorted((a, b) => a - b)[0], mostOf(times) + DAY_MS];
+  if (from === undefined) return RECONCILE;
+  return `${RECONCILE} --from ${dayOf(new Date(from), 'UTC')} --to ${dayOf(new Date(to), 'UTC')}`;
 }
 
-export function nextOfVerdict(verdict: Verdict): string {
-  switch (verdict) {
-    case 'agrees':
-    case 'agrees_cancelled':
-    case 'restored_there':
-    case 'not_compared':
-      return 'no action needed: every reconcile compares the booking again';
-    case 'unknown_here':
-      return 'add the booking to the mirror or remove it at the service, then: slotsync reconcile';
-    case 'missing_there':
-    case 'cancelled_here':
-      return 'correct the booking at the service (slotsync only reads bookings), then: slotsync reconcile';
-    case 'differs':
-    case 'cancelled_there':
-      return 'decide which side is right and correct the other; then: slotsync reconcile';
-  }
+/** Returns the next step for a booking. A fault in the mirror comes first, because only an operator can correct it. */
+function nextOfBooking(row: ReservationRow, command = reconcileCommand(row)): string {
+  if (row.problem === null) return nextOfVerdict(row.verdict, command);
+  return `${STEP_OF_PROBLEM[row.problem] ?? 'correct the booking in the mirror'}, then: ${command}`;
 }
 
-/** Document of the result of one reconcile. `seconds` is the duration of the reconcile. */
+export function nextOfVerdict(verdict: Verdict, command = RECONCILE): string {
+  const step = STEP_OF_VERDICT[verdict];
+  return step ? `${step}, then: ${command}` : 'no action needed: every reconcile compares the booking again';
+}
+
+/** Document of the result of one reconcile, which took `seconds` and which `command` repeats. */
 export function reconcileDocument(
   { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
-  { timeZone, seconds }: { timeZone: string; seconds: number },
+  { timeZone, seconds, command }: { timeZone: string; seconds: number; command: string },
 ): Document {
   const [first] = discrepancies;
   const counts = Object.entries(verdicts).map(([verdict, count]) => ({ verdict: verdict as Verdict, count }));
@@ -95,7 +100,7 @@ export function reconcileDocument(
     sections: [
       verdictsSection(counts),
       {
-        ...bookingsSection(discrepancies, timeZone),
+        ...bookingsSection(discrepancies, timeZone, command),
         paragraphs:
           discrepancies.length === MOST_BOOKINGS
             ? [`These are the first ${MOST_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies`]
@@ -183,13 +188,13 @@ function weekSection(
   };
 }
 
-const bookingsSection = (listed: readonly ReservationRow[], timeZone: string): Section => ({
+const bookingsSection = (listed: readonly ReservationRow[], timeZone: string, command?: string): Section => ({
   id: 'bookings',
   title: 'Bookings, earliest first',
   points: listed.map((row): Point => ({
     status: row.verdict,
     text: describeBooking(row, timeZone),
-    next: nextOfBooking(row),
+    next: nextOfBooking(row, command),
   })),
 });
 

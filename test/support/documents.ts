@@ -375,7 +375,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
         events: 1,
         requests: 2,
       },
-      { timeZone: 'UTC', seconds: 3 },
+      { timeZone: 'UTC', seconds: 3, command: 'slotsync reconcile' },
     ),
   recordDocument: (value) => recordDocument(record(value), recordSides(value)),
   reportDocument: (value) => reportDocument(report(value)),

@@ -1,6 +1,6 @@
 // Sentences about one booking: both sides, its fault, and the next step of an operator.
 import { expect, it } from 'vitest';
-import { bookingDocument, bookingsDocument } from '../../src/documents/bookings.js';
+import { bookingDocument, bookingsDocument, reconcileDocument } from '../../src/documents/bookings.js';
 import type { BookingProblem } from '../../src/streams/bookings.js';
 import type { Verdict } from '../../src/state/schema.js';
 import { answerToText } from '../../src/render/text.js';
@@ -60,4 +60,34 @@ it('a booking with differing times shows the times of both sides', () => {
   expect(listed(row)).toContain(
     'booking 7: in the mirror Tue 2 Jun 2026 09:00–11:00 CEST, at the service Tue 2 Jun 2026 11:00–13:00 CEST',
   );
+});
+
+const AGAIN = 'slotsync reconcile --from 2026-01-05 --to 2026-02-01';
+const reconciled = (changes: Partial<Parameters<typeof reconcileDocument>[0]>) =>
+  answerToText(
+    reconcileDocument(
+      {
+        runId: 1,
+        read: 'window',
+        from: AT.getTime(),
+        to: LATER.getTime(),
+        verdicts: {},
+        problems: 0,
+        events: 0,
+        requests: 1,
+        discrepancies: [],
+        ...changes,
+      },
+      { timeZone: OPTIONS.timeZone, seconds: 1, command: AGAIN },
+    ),
+    OPTIONS,
+  );
+
+it('the advice about a booking names a window that has the booking', () => {
+  const row = booking('differs', null, { beginThere: new Date('2026-06-05T22:00:00Z'), endThere: null });
+  for (const text of [listed(row), shown(row)])
+    expect(text).toContain('then: slotsync reconcile --from 2026-06-02 --to 2026-06-06');
+  const undated = { beginHere: null, endHere: null, beginThere: null, endThere: null };
+  expect(listed(booking('missing_there', 'no_begin_or_end', undated))).toMatch(/then: slotsync reconcile$/m);
+  expect(reconciled({ discrepancies: [row] })).toContain(`correct the other, then: ${AGAIN}`);
 });
