@@ -41,7 +41,7 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   const facts = { ...result, from: new Date(result.from), to: new Date(result.to) };
   const window = lines(options.from && `--from ${options.from}`, options.to && `--to ${options.to}`);
   const command = ['slotsync reconcile', ...window].join(' ');
-  const document = reconcileDocument(result, { timeZone, seconds, command });
+  const document = reconcileDocument(result, { timeZone, seconds, command, zone: bookings?.timezone });
   printDocument(document, { json: options.json, timeZone }, facts);
   const { missing_there: missing = 0, unknown_here: unknown = 0 } = result.verdicts;
   return options.strict && missing + unknown > 0 ? EXIT.failed : EXIT.done;

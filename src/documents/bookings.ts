@@ -80,11 +80,34 @@ export function nextOfVerdict(verdict: Verdict, command = RECONCILE): string {
   return step ? `${step}, then: ${command}` : 'no action needed: every reconcile compares the booking again';
 }
 
-/** Document of the result of one reconcile, which took `seconds` and which `command` repeats. */
+/** Minimum number of bookings that must be shifted by one time. People move a few bookings by an hour, too. */
+const FEWEST_SHIFTED = 3;
+const HOUR_SECONDS = 60 * 60;
+
+/** Sentence about a wrong time zone, if most bookings that differ are shifted by one time. False otherwise. */
+function describeShift(
+  { verdicts: { differs = 0 }, shifts }: ReconcileResult,
+  zone: string | undefined,
+): string | false {
+  const [first, second] = shifts;
+  // A wrong zone may shift bookings in summer by one hour more or less than in winter.
+  const isSeason = first && second && Math.abs(second.seconds - first.seconds) === HOUR_SECONDS;
+  const common = isSeason ? shifts : shifts.slice(0, 1);
+  const shifted = common.reduce((sum, { bookings }) => sum + bookings, 0);
+  if (shifted < FEWEST_SHIFTED || shifted <= differs / 2) return false;
+  const by = common.map(
+    ({ seconds }) => `${Math.abs(seconds) / HOUR_SECONDS} h ${seconds > 0 ? 'later' : 'earlier'}`,
+  );
+  return `${formatNumber(shifted)} of ${plural(differs, 'booking')} that differ are ${by.join(' or ')} at the service than in the mirror. The likely cause is a wrong time zone. If the mirror's times have no zone, set reservations.timezone (now ${zone}) to the zone in which they are written, then: ${RECONCILE}`;
+}
+
+/** Document of the result of one reconcile, which took `seconds` and which `command` repeats. `zone`: of the mirror. */
 export function reconcileDocument(
-  { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
-  { timeZone, seconds, command }: { timeZone: string; seconds: number; command: string },
+  result: ReconcileResult,
+  request: { timeZone: string; seconds: number; command: string; zone: string | undefined },
 ): Document {
+  const { runId, from, to, verdicts, discrepancies, problems, events, requests } = result;
+  const { timeZone, seconds, command, zone } = request;
   const [first] = discrepancies;
   const counts = Object.entries(verdicts).map(([verdict, count]) => ({ verdict: verdict as Verdict, count }));
   return {
@@ -93,6 +116,7 @@ export function reconcileDocument(
       `Run ${runId}: ${formatPeriod(new Date(from), new Date(to), timeZone)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
       counts.every(({ count }) => count === 0) &&
         'No bookings in this window, neither in the mirror nor at the service. For another window: --from, --to.',
+      describeShift(result, zone),
       problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror, listed below.`,
       first &&
         `To see the history of a booking, such as the first: ${commandFor('slotsync explain', 'reservations', first.key)}`,

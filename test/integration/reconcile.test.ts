@@ -115,6 +115,18 @@ async function events(): Promise<string[]> {
 }
 
 describe('a reconcile', () => {
+  it('counts the bookings that are shifted by the same time, as a wrong time zone shifts them', async () => {
+    await bookHere(1, 2, 3, 4, 5);
+    for (const id of [1, 2, 3])
+      bookThereAs(id, { begin: beginOf(id) + 2 * HOUR, end: beginOf(id) + 3 * HOUR });
+    bookThereAs(4, { begin: beginOf(4) + 60, end: beginOf(4) + HOUR + 60 });
+    bookThereAs(5, { begin: beginOf(5) - HOUR });
+    expect(await run()).toMatchObject({
+      verdicts: { differs: 5 },
+      shifts: [{ seconds: 2 * HOUR, bookings: 3 }],
+    });
+  });
+
   it('finds that both sides agree, over several slices and pages, and writes to neither', async () => {
     const ids = Array.from({ length: 30 }, (_, at) => at);
     await bookHere(...ids);

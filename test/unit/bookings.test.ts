@@ -74,11 +74,12 @@ const reconciled = (changes: Partial<Parameters<typeof reconcileDocument>[0]>) =
         verdicts: {},
         problems: 0,
         events: 0,
+        shifts: [],
         requests: 1,
         discrepancies: [],
         ...changes,
       },
-      { timeZone: OPTIONS.timeZone, seconds: 1, command: AGAIN },
+      { timeZone: OPTIONS.timeZone, seconds: 1, command: AGAIN, zone: 'UTC' },
     ),
     OPTIONS,
   );
@@ -91,3 +92,38 @@ it('the advice about a booking names a window that has the booking', () => {
   expect(listed(booking('missing_there', 'no_begin_or_end', undated))).toMatch(/then: slotsync reconcile$/m);
   expect(reconciled({ discrepancies: [row] })).toContain(`correct the other, then: ${AGAIN}`);
 });
+
+it.each([
+  ['one time', { differs: 4 }, [[3600, 3]], /3 of 4 bookings that differ are 1 h later at the service/],
+  [
+    'two times of summer and winter',
+    { differs: 5 },
+    [
+      [-3600, 2],
+      [-7200, 2],
+    ],
+    /4 of 5 .* 1 h earlier or 2 h earlier/,
+  ],
+  ['half an hour', { differs: 3 }, [[19_800, 3]], /3 of 3 .* 5.5 h later/],
+  [
+    'two times that no zone explains',
+    { differs: 5 },
+    [
+      [3600, 2],
+      [14_400, 2],
+    ],
+    undefined,
+  ],
+  ['few bookings', { differs: 2 }, [[3600, 2]], undefined],
+  ['a minority', { differs: 6 }, [[3600, 3]], undefined],
+] as const)(
+  'a shift of bookings by %s is explained by the time zone, or not',
+  (_, verdicts, shifts, said) => {
+    const text = reconciled({
+      verdicts,
+      shifts: shifts.map(([seconds, bookings]) => ({ seconds, bookings })),
+    });
+    if (said) expect(text).toMatch(said);
+    expect(text.includes('set reservations.timezone (now UTC)')).toBe(said !== undefined);
+  },
+);

@@ -31,7 +31,13 @@ export async function countVerdicts(db: Queries, runId: number) {
   const problems = rows.reduce((sum, row) => sum + row.problems, 0);
   const events = await queryValue<number>(db)`
     SELECT count(*)::int FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
-  return { verdicts, problems, events };
+  // The two most frequent times by which bookings are earlier or later at the service, as a wrong zone shifts them.
+  const shifts = await query<{ seconds: number; bookings: number }>(db)`
+    SELECT extract(epoch FROM begin_there - begin_here)::int AS seconds, count(*)::int AS bookings
+    FROM slotsync.reservations WHERE run_id = ${runId}::bigint AND verdict = 'differs' AND begin_there <> begin_here
+      AND begin_there - begin_here = end_there - end_here AND extract(epoch FROM begin_there - begin_here) % 900 = 0
+    GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 2`;
+  return { verdicts, problems, events, shifts };
 }
 
 /** Bookings with one verdict: `count` is their number, `problems` how many have a problem in the mirror. */
