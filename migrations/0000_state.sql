@@ -9,7 +9,7 @@ CREATE TABLE "slotsync"."actions" (
 	"subject" text,
 	"run_id" bigint,
 	"reason" text,
-	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take', 'except', 'except_end')),
+	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take', 'except', 'except_end', 'probe')),
 	CONSTRAINT "actions_via" CHECK (via IN ('command', 'page'))
 );
 --> statement-breakpoint

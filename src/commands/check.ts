@@ -62,7 +62,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     writeProbe:
       number === undefined
         ? undefined
-        : { number, externalId: externalId ?? `slotsync_${number}`, confirm: confirmWrite(options) },
+        : { number, externalId, actor: await app.actor(), confirm: confirmWrite(options) },
     mapsRows: options.rows,
     isQuotaInState: app.settings.redisUrl === undefined,
   };

@@ -22,6 +22,7 @@ const VERBS: Record<OperatorAction, string> = {
   take: 'let the mirror win for',
   except: 'made exceptions of',
   except_end: 'ended the exceptions of',
+  probe: 'tested writing with',
 };
 
 export function actionsDocument(actions: readonly NotedAction[]): Document {

@@ -123,6 +123,7 @@ export const OPERATOR_ACTIONS = [
   'take',
   'except',
   'except_end',
+  'probe',
 ] as const;
 export type OperatorAction = (typeof OPERATOR_ACTIONS)[number];
 export const ACTED_VIA = ['command', 'page'] as const;

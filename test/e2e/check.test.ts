@@ -36,6 +36,7 @@ describe('check --write-probe', () => {
       `✓ assumed: assign-external-ids: object ${id}: it has the external id room_X now`,
     );
     expect(world.puts()).toHaveLength(3);
+    expect((await world.run(['actions'])).stdout).toContain(`tested writing with object ${id}`);
   });
 
   it.each([

@@ -5,7 +5,7 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { exceptRecords } from '../../src/state/exceptions.js';
 import { freezeStreams } from '../../src/state/freezes.js';
-import { checkAll } from '../../src/sync/operator/check.js';
+import { checkAll, type Finding } from '../../src/sync/operator/check.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
 import { probeWrite } from '../../src/sync/operator/write-probe.js';
 import { COURSES, ROOMS } from '../support/campus.js';
@@ -14,6 +14,13 @@ import { openWorld, type World } from '../support/world.js';
 
 let world: World;
 afterEach(() => world.close());
+
+interface FreezeConfig {
+  from: string;
+  to: string;
+  streams?: string[];
+  reason: string;
+}
 
 async function open(sandbox: SandboxOptions = {}, assignExternalIds = false): Promise<World> {
   world = await openWorld({ streams: { rooms: ROOMS }, service: { assignExternalIds } }, { sandbox });
@@ -288,14 +295,17 @@ describe('the write probe', () => {
   });
 });
 
-describe('an unconfirmed or frozen write probe', () => {
+describe('the command check with a write probe', () => {
   const streams = { rooms: ROOMS, courses: { ...COURSES, fields: {} } };
-  /** The finding of `check --write-probe` for a room. */
-  async function probeRoom(
-    freeze?: { from: string; to: string; streams?: string[]; reason: string }[],
-    isConfirmed = true,
-  ) {
-    const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+  type Probe = NonNullable<Parameters<typeof checkAll>[0]['writeProbe']>;
+  const confirmed: Omit<Probe, 'number'> = {
+    externalId: undefined,
+    actor: { by: 'anna', via: 'command' },
+    confirm: async () => true,
+  };
+  /** Returns the findings of `check`, by name. */
+  async function checkWith(writeProbe?: Probe, freeze?: FreezeConfig[]) {
+    const findings = new Map<string, Finding>();
     const deps = {
       configuration: checkConfiguration({ streams, ...(freeze && { freeze }) }),
       mirror: world.mirror,
@@ -303,11 +313,18 @@ describe('an unconfirmed or frozen write probe', () => {
       destination: async () => world.destination,
       isQuotaInState: true,
       timeZone: async () => 'Europe/Stockholm',
-      writeProbe: { number: String(id), externalId: 'room_1', confirm: async () => isConfirmed },
+      writeProbe,
     };
-    for await (const finding of checkAll(deps)) if (finding.what === 'write probe') return finding;
-    return undefined;
+    for await (const finding of checkAll(deps)) findings.set(finding.what, finding);
+    return findings;
   }
+  /** The finding of `check --write-probe` for a room. */
+  async function probeRoom(freeze?: FreezeConfig[], isConfirmed = true) {
+    const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    const probe = { ...confirmed, number: String(id), confirm: async () => isConfirmed };
+    return (await checkWith(probe, freeze)).get('write probe');
+  }
+  const probes = () => world.sql`SELECT by, subject FROM slotsync.actions WHERE action = 'probe'`;
   const inAnHour = () => new Date(Date.now() + 3_600_000);
   beforeEach(async () => {
     world = await openWorld({ streams });
@@ -320,7 +337,7 @@ describe('an unconfirmed or frozen write probe', () => {
       result: 'fault',
       text: 'it was not confirmed by yes, so nothing was written',
     });
-    expect(puts()).toEqual([]);
+    expect([puts(), await probes()]).toEqual([[], []]);
   });
 
   it('is refused when the configuration freezes a stream of the type', async () => {
@@ -337,6 +354,7 @@ describe('an unconfirmed or frozen write probe', () => {
       { ...freeze, streams: ['courses'] },
     ])
       expect(await probeRoom([other])).toMatchObject({ result: 'ok' });
+    expect(await probes()).toMatchObject([1, 2, 3].map(() => ({ by: 'anna', subject: 'object 1001' })));
   });
 
   it('is refused when an operator has frozen a stream of the type, or all streams', async () => {

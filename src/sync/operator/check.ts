@@ -11,6 +11,7 @@ import { type Stream, readsSameLoad } from '../../streams/stream.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import { query, readClock, type State } from '../../state/database.js';
 import type { HistoryRule } from '../../state/history.js';
+import { noteAction, type Actor } from '../../state/actions.js';
 import { findExceptions } from '../../state/exceptions.js';
 import { readLoad } from '../../state/streams.js';
 import { describeLoad, judgeLoad, toLoadFacts } from '../limits/load-age.js';
@@ -60,7 +61,8 @@ interface CheckDeps {
   /** If true, also maps every row of every stream, to find rows that cannot be sent. */
   mapsRows?: boolean | undefined;
   /** Object to write as a test, if the state belongs to this service. `confirm` asks the operator before the write. */
-  writeProbe?: (WriteProbe & { confirm: (question: WriteQuestion) => Promise<boolean> }) | undefined;
+  writeProbe?:
+    (WriteProbe & { actor: Actor; confirm: (question: WriteQuestion) => Promise<boolean> }) | undefined;
 }
 
 const COMPARED_REMEDY =
@@ -125,6 +127,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
           await requireNoException(db, object);
           if (!(await writeProbe.confirm({ object, leftOut })))
             throw new UsageError('it was not confirmed by yes, so nothing was written');
+          await noteAction(db, writeProbe.actor, 'probe', { subject: `object ${writeProbe.number}` });
         });
       });
     yield* checkService(destination, configuration, tryWrite);

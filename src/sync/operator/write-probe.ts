@@ -10,8 +10,8 @@ import type { Assumption } from './probe-assumptions.js';
 export interface WriteProbe {
   /** The service's number of the object to write. */
   number: string;
-  /** External id to assign if the object has none. */
-  externalId: string;
+  /** External id to assign if the object has none. Undefined: an id that is made of the number. */
+  externalId: string | undefined;
 }
 
 const CONTEXT = { lane: 'incremental' } as const;
@@ -30,7 +30,7 @@ const READ_AGAIN_SECONDS = 1;
  */
 export async function probeWrite(
   destination: Destination,
-  { number, externalId }: WriteProbe,
+  { number, externalId = `slotsync_${number}` }: WriteProbe,
   requireWritable: (object: FoundObject, leftOut: string | undefined) => Promise<void>,
 ): Promise<Assumption[]> {
   const readObject = async (): Promise<FoundObject | undefined> =>

@@ -11,7 +11,7 @@ CREATE TABLE "slotsync"."actions" (
 	"subject" text,
 	"run_id" bigint,
 	"reason" text,
-	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take', 'except', 'except_end')),
+	CONSTRAINT "actions_action" CHECK (action IN ('approve', 'reject', 'pause', 'resume', 'cancel', 'retry', 'rename', 'link', 'unlink', 'forget', 'repair', 'freeze', 'unfreeze', 'triggers', 'rename_stream', 'take', 'except', 'except_end', 'probe')),
 	CONSTRAINT "actions_via" CHECK (via IN ('command', 'page'))
 );
 
@@ -531,7 +531,7 @@ END
 $$;
 
 -- The functions of the organization's quota: the same algorithm as the script in
--- src/destination/quota/redis-script.ts. To change one, change the other. The rules come as an argument
+-- src/destination/quota/redis-store.ts. To change one, change the other. The rules come as an argument
 -- (src/destination/quota/quota-rules.ts). All times are milliseconds of this server's clock.
 --
 -- Applied as a whole whenever this file has changed. Each statement must be safe to run again: CREATE OR REPLACE, and
@@ -834,77 +834,77 @@ $$;
 CREATE TABLE slotsync.lock_migrate ();
 CREATE TABLE slotsync.migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint);
 INSERT INTO slotsync.actions ("id", "at", "by", "via", "action", "subject", "run_id", "reason") OVERRIDING SYSTEM VALUE VALUES
-('1', '2026-11-27 06:45:33.054298+00', 'operator', 'command', 'rename', 'rooms ''R1'' to ''R1-new''', NULL, 'rebuilt'),
-('2', '2026-11-27 06:45:35.134826+00', 'operator', 'command', 'except', 'rooms ''R2''', NULL, 'by-hand'),
-('3', '2026-11-27 06:45:36.931664+00', 'operator', 'command', 'freeze', 'staff until 2026-11-27 09:45 CET', NULL, 'exams'),
-('4', '2026-11-27 06:45:38.972547+00', 'operator', 'command', 'unfreeze', 'staff', NULL, 'over'),
-('5', '2026-11-27 06:45:48.37434+00', 'operator', 'command', 'forget', 'staff', NULL, 'asked');
+('1', '2026-11-27 10:18:00.562551+00', 'operator', 'command', 'rename', 'rooms ''R1'' to ''R1-new''', NULL, 'rebuilt'),
+('2', '2026-11-27 10:18:02.411144+00', 'operator', 'command', 'except', 'rooms ''R2''', NULL, 'by-hand'),
+('3', '2026-11-27 10:18:04.053915+00', 'operator', 'command', 'freeze', 'staff until 2026-11-27 13:18 CET', NULL, 'exams'),
+('4', '2026-11-27 10:18:05.374058+00', 'operator', 'command', 'unfreeze', 'staff', NULL, 'over'),
+('5', '2026-11-27 10:18:13.877602+00', 'operator', 'command', 'forget', 'staff', NULL, 'asked');
 INSERT INTO slotsync.alerts ("id", "cause", "condition", "message", "opened_at", "gone_since", "recovered_at") OVERRIDING SYSTEM VALUE VALUES
-('1', 'gate staff retire limit', 'run_held', '{"title": "Run 4 holds 3 deactivations of staff", "details": ["Held since 2026-11-27 07:45 CET. Nothing of it is sent until an operator approves it."], "commands": ["slotsync approve 4 --stream staff --operation retire", "slotsync reject 4 --stream staff --operation retire"]}', '2026-11-27 06:46:09.132587+00', NULL, NULL),
-('2', 'bookings', 'needs_person', '{"title": "3 bookings do not agree", "details": ["cancelled_there: 1 booking in the mirror, and cancelled at the service; an operator decides which side is right; once both are equal: slotsync reconcile", "differs: 1 booking on both sides, with different content; 1 with a fault of their own, which the list says how to correct", "missing_there: 1 booking in the mirror, and not at the service; an operator corrects it at the service (bookings are only read), then: slotsync reconcile"], "commands": ["slotsync reconcile"]}', '2026-11-27 06:46:09.132587+00', NULL, NULL);
+('1', 'gate staff retire limit', 'run_held', '{"title": "Run 4 holds 3 deactivations of staff", "details": ["Held since 2026-11-27 11:18 CET. These records are sent only when an operator approves them."], "commands": ["slotsync approve 4 --stream staff --operation retire", "slotsync reject 4 --stream staff --operation retire"]}', '2026-11-27 10:18:29.715832+00', NULL, NULL),
+('2', 'bookings', 'needs_person', '{"title": "3 bookings do not agree", "details": ["cancelled_there: 1 booking in the mirror, but cancelled at the service; decide which side is right and correct the other, then: slotsync reconcile", "differs: 1 booking on both sides, with different content; 1 with a fault in the mirror, which the list explains", "missing_there: 1 booking in the mirror, but not at the service; correct the booking at the service (slotsync only reads bookings), then: slotsync reconcile"], "commands": ["slotsync reconcile"]}', '2026-11-27 10:18:29.715832+00', NULL, NULL);
 INSERT INTO slotsync.cancellations ("destination_id", "external_id", "reservation", "cancelled_at", "begin", "end", "seen_at", "run_id") OVERRIDING SYSTEM VALUE VALUES
-('900001', 'res_2', '500002', '2026-11-27 06:45:56+00', '2026-11-29 06:00:00+00', '2026-11-29 07:00:00+00', '2026-11-27 06:46:00.427544+00', '6');
+('900001', 'res_2', '500002', '2026-11-27 10:18:21+00', '2026-11-29 10:00:00+00', '2026-11-29 11:00:00+00', '2026-11-27 10:18:24.392516+00', '6');
 INSERT INTO slotsync.changes ("id", "stream", "local_key", "requested_at", "run_id", "after_run", "not_before") OVERRIDING SYSTEM VALUE VALUES
-('2', 'rooms', 'R6', '2026-11-27 06:46:20.836539+00', NULL, NULL, NULL);
+('2', 'rooms', 'R6', '2026-11-27 10:18:40.415827+00', NULL, NULL, NULL);
 INSERT INTO slotsync.databases ("name", "system_id", "database_oid", "table_oid", "timeline", "wal_position", "seen_at", "restored_at", "restored_why") OVERRIDING SYSTEM VALUE VALUES
-('mirror', NULL, (SELECT oid::text FROM pg_database WHERE datname = current_database()), NULL, NULL, NULL, '2026-11-27 06:46:17.770387+00', NULL, NULL),
-('state', NULL, (SELECT oid::text FROM pg_database WHERE datname = current_database()), NULL, NULL, NULL, '2026-11-27 06:46:17.70886+00', NULL, NULL);
+('mirror', NULL, (SELECT oid::text FROM pg_database WHERE datname = current_database()), NULL, NULL, NULL, '2026-11-27 10:18:36.139214+00', NULL, NULL),
+('state', NULL, (SELECT oid::text FROM pg_database WHERE datname = current_database()), NULL, NULL, NULL, '2026-11-27 10:18:36.117198+00', NULL, NULL);
 INSERT INTO slotsync.destination ("single_row", "base_url", "organization_id", "region", "state_id", "bound_at", "quota_place", "quota_address", "answered_at", "answer", "succeeded_at") OVERRIDING SYSTEM VALUE VALUES
-('true', 'http://service.example:8377', 'demo', 'EU_EES', '924bf966-ba3e-4831-b7aa-b7350109bd1b', '2026-11-27 06:45:28.203792+00', 'state', 'the state database', '2026-11-27 06:46:18.294863+00', '200', '2026-11-27 06:46:18.294863+00');
+('true', 'http://service.example:8377', 'demo', 'EU_EES', '0ceac23b-75dd-470f-9e4c-c46bb07346ef', '2026-11-27 10:17:55.382151+00', 'state', 'the state database', '2026-11-27 10:18:36.608393+00', '200', '2026-11-27 10:18:36.608393+00');
 INSERT INTO slotsync.drift ("stream", "local_key", "external_id", "kind", "fields", "seen_at") OVERRIDING SYSTEM VALUE VALUES
-('courses', '7', 'course_7', 'kept', '{"course.name": {"here": ["Kurs 7"], "there": ["Edited by hand"]}}', '2026-11-27 06:46:06.234264+00');
+('courses', '7', 'course_7', 'kept', '{"course.name": {"here": ["Kurs 7"], "there": ["Edited by hand"]}}', '2026-11-27 10:18:27.802135+00');
 INSERT INTO slotsync.drift_events ("id", "stream", "local_key", "external_id", "from_kind", "to_kind", "fields", "at", "run_id") OVERRIDING SYSTEM VALUE VALUES
-('1', 'courses', '7', 'course_7', NULL, 'kept', '{"course.name": {"here": ["Kurs 7"], "there": ["Edited by hand"]}}', '2026-11-27 06:46:06.23256+00', '7');
+('1', 'courses', '7', 'course_7', NULL, 'kept', '{"course.name": {"here": ["Kurs 7"], "there": ["Edited by hand"]}}', '2026-11-27 10:18:27.800726+00', '7');
 INSERT INTO slotsync.exceptions ("stream", "local_key", "since", "until", "reason", "by") OVERRIDING SYSTEM VALUE VALUES
-('rooms', 'R2', '2026-11-27 06:45:35.134826+00', NULL, 'by-hand', 'operator');
+('rooms', 'R2', '2026-11-27 10:18:02.411144+00', NULL, 'by-hand', 'operator');
 INSERT INTO slotsync.freezes ("id", "streams", "except_streams", "begins_at", "ends_at", "reason", "frozen_by", "is_declared") OVERRIDING SYSTEM VALUE VALUES
-('1', '{staff}', '{}', '2026-11-27 06:45:36.931664+00', '2026-11-27 06:45:38.972547+00', 'exams', 'operator', 'false');
+('1', '{staff}', '{}', '2026-11-27 10:18:04.053915+00', '2026-11-27 10:18:05.374058+00', 'exams', 'operator', 'false');
 INSERT INTO slotsync.freshness ("stream", "loaded_at", "older_than", "problem", "message", "holds", "max_hours", "read_at", "synced_load_at") OVERRIDING SYSTEM VALUE VALUES
-('courses', '2026-11-27 06:45:19.934+00', NULL, NULL, NULL, 'false', '87600', '2026-11-27 06:46:18.036+00', '2026-11-27 06:45:19.934+00'),
-('rooms', '2026-11-27 06:45:19.934+00', NULL, NULL, NULL, 'false', '87600', '2026-11-27 06:46:17.823+00', '2026-11-27 06:45:19.934+00'),
-('staff', '2026-11-27 06:45:19.934+00', NULL, NULL, NULL, 'false', '87600', '2026-11-27 06:46:17.919+00', '2026-11-27 06:45:19.934+00');
+('courses', '2026-11-27 10:17:48.917+00', NULL, NULL, NULL, 'false', '87600', '2026-11-27 10:18:36.335+00', '2026-11-27 10:17:48.917+00'),
+('rooms', '2026-11-27 10:17:48.917+00', NULL, NULL, NULL, 'false', '87600', '2026-11-27 10:18:36.17+00', '2026-11-27 10:17:48.917+00'),
+('staff', '2026-11-27 10:17:48.917+00', NULL, NULL, NULL, 'false', '87600', '2026-11-27 10:18:36.241+00', '2026-11-27 10:17:48.917+00');
 INSERT INTO slotsync.gates ("stream", "operation", "reason", "since", "run_id", "count", "digest", "facts", "samples", "allowed", "allowed_digest", "approved_at", "approved_by", "approved_run", "expires_at", "rejected_at", "rejected_by", "answer_reason") OVERRIDING SYSTEM VALUE VALUES
-('staff', 'retire', 'limit', '2026-11-27 06:45:52.48111+00', '9', '3', '3 5008447266163611736 -1079906066273646235', '{"limit": {"count": 1, "percent": 10}, "accepted": 11}', '[]', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+('staff', 'retire', 'limit', '2026-11-27 10:18:16.805477+00', '9', '3', '3 5008447266163611736 -1079906066273646235', '{"limit": {"count": 1, "percent": 10}, "accepted": 11}', '[]', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO slotsync.held ("stream", "local_key", "operation", "gate", "reason", "since", "planned_at") OVERRIDING SYSTEM VALUE VALUES
-('staff', '10|N', 'retire', 'retire', 'limit', '2026-11-27 06:45:52.48111+00', '2026-11-27 06:46:18.295926+00'),
-('staff', '11|N', 'retire', 'retire', 'limit', '2026-11-27 06:45:52.48111+00', '2026-11-27 06:46:18.295926+00'),
-('staff', '9|N', 'retire', 'retire', 'limit', '2026-11-27 06:45:52.48111+00', '2026-11-27 06:46:18.295926+00');
+('staff', '10|N', 'retire', 'retire', 'limit', '2026-11-27 10:18:16.805477+00', '2026-11-27 10:18:36.617411+00'),
+('staff', '11|N', 'retire', 'retire', 'limit', '2026-11-27 10:18:16.805477+00', '2026-11-27 10:18:36.617411+00'),
+('staff', '9|N', 'retire', 'retire', 'limit', '2026-11-27 10:18:16.805477+00', '2026-11-27 10:18:36.617411+00');
 INSERT INTO slotsync.history ("at", "run_id", "kind_id", "local_key", "field_values") OVERRIDING SYSTEM VALUE VALUES
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R1-new', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R10', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R11', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R12', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R2', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R3', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R4', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R6', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R7', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R8', NULL),
-('2026-11-27 06:45:30.838086+00', '1', '1', 'R9', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '10|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '11|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '1|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '2|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '3|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '4|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '5|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '6|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '7|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '8|N', NULL),
-('2026-11-27 06:45:30.874823+00', '1', '2', '9|N', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '1', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '10', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '11', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '12', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '2', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '3', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '4', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '6', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '7', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '8', NULL),
-('2026-11-27 06:45:31.028139+00', '1', '3', '9', NULL),
-('2026-11-27 06:45:42.407597+00', '2', '4', 'R3', NULL),
-('2026-11-27 06:45:42.659305+00', '2', '5', '4', NULL);
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R1-new', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R10', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R11', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R12', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R2', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R3', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R4', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R6', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R7', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R8', NULL),
+('2026-11-27 10:17:57.844074+00', '1', '1', 'R9', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '10|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '11|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '1|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '2|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '3|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '4|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '5|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '6|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '7|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '8|N', NULL),
+('2026-11-27 10:17:57.947582+00', '1', '2', '9|N', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '1', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '10', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '11', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '12', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '2', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '3', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '4', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '6', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '7', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '8', NULL),
+('2026-11-27 10:17:58.063944+00', '1', '3', '9', NULL),
+('2026-11-27 10:18:07.907452+00', '2', '4', 'R3', NULL),
+('2026-11-27 10:18:08.09299+00', '2', '5', '4', NULL);
 INSERT INTO slotsync.history_kinds ("id", "stream", "operation", "started_by", "fields") OVERRIDING SYSTEM VALUE VALUES
 ('1', 'rooms', 'create', 'command', '{room.name,room.seats}'),
 ('2', 'staff', 'create', 'command', '{person.name}'),
@@ -913,119 +913,116 @@ INSERT INTO slotsync.history_kinds ("id", "stream", "operation", "started_by", "
 ('5', 'courses', 'update', 'command', '{course.name}'),
 ('6', 'staff', 'retire', 'command', '{active}');
 INSERT INTO slotsync.links ("stream", "local_key", "external_id", "destination_id", "assigns_id", "linked_by", "fields", "linked_at") OVERRIDING SYSTEM VALUE VALUES
-('rooms', 'R1-new', 'room_R1', '1001', 'false', 'rename', NULL, '2026-11-27 06:45:33.006029+00');
+('rooms', 'R1-new', 'room_R1', '1001', 'false', 'rename', NULL, '2026-11-27 10:18:00.497419+00');
 INSERT INTO slotsync.migrations ("id", "hash", "created_at") OVERRIDING SYSTEM VALUE VALUES
-('1', '6d0bee09f44262e387113f0586f26033eb7a9e6b7e398f34d984cb6ae7702e47', '1795706827133');
+('1', 'cfae1f664f84cd318e732eee1c0d9ccd26c6cb267b28ff98615825960719c226', '1795706827133');
 INSERT INTO slotsync.object_claims ("external_id", "claimed_by", "claimed_until") OVERRIDING SYSTEM VALUE VALUES
-('room_R8', 'a-batch-of-before', '2026-11-27 05:46:20.908545+00');
+('room_R8', 'a-batch-of-before', '2026-11-27 09:18:40.481759+00');
 INSERT INTO slotsync.processes ("id", "command", "host", "pid", "started_at", "seen_at", "stopped_since", "error_code", "error_message", "requests_per_second", "configuration", "fingerprints", "configuration_loaded_at", "configuration_changed_at") OVERRIDING SYSTEM VALUE VALUES
-('c9f52d28b665', 'worker', 'campus-1', '4711', '2026-11-27 06:46:11.727461+00', '2026-11-27 06:46:12.763865+00', NULL, NULL, NULL, '20', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}', '2026-11-27 06:46:11.673461+00', NULL);
+('354bfaf44f8f', 'worker', 'campus-1', '4711', '2026-11-27 10:18:31.549492+00', '2026-11-27 10:18:32.572032+00', NULL, NULL, NULL, '20', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}', '2026-11-27 10:18:31.544492+00', NULL);
 INSERT INTO slotsync.quota_limiters ("key", "epoch", "seq", "seen_at", "next_at", "paused_until", "throttled", "reduced", "reduced_at", "calm_since", "slot_free_at", "slot_seq", "slot_lane", "arrivals", "waiters", "changes") OVERRIDING SYSTEM VALUE VALUES
-('http://service.example:8377 demo', '1795761928467', '45', '1795761978296', '1795761978342', '0', '0', '0', '0', '1795761968467', '{1795761966959,1795761967115,1795761979247,1795761979269,1795761979301,1795761953289,1795761953425,1795761953488,1795761956902,1795761956941,1795761957034,1795761957108,1795761957158,1795761961148,1795761961254,1795761961337,1795761961405,1795761961427,1795761966682,1795761966728}', '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}', '{verify,verify,incremental,sync,sync,incremental,sync,sync,incremental,sync,sync,sync,sync,incremental,sync,sync,sync,sync,incremental,verify}', '45', '{}', '92');
+('http://service.example:8377 demo', '1795774675641', '45', '1795774716615', '1795774716663', '0', '0', '0', '0', '1795774715641', '{1795774708567,1795774708739,1795774717567,1795774717599,1795774717620,1795774697726,1795774697754,1795774697808,1795774701630,1795774701667,1795774701768,1795774701837,1795774701878,1795774705054,1795774705126,1795774705207,1795774705281,1795774705339,1795774708329,1795774708373}', '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}', '{verify,verify,incremental,sync,sync,incremental,sync,sync,incremental,sync,sync,sync,sync,incremental,sync,sync,sync,sync,incremental,verify}', '45', '{}', '92');
 INSERT INTO slotsync.records ("stream", "local_key", "external_id", "row_external_id", "former_key", "destination_id", "source_hash", "object_hash", "accepted_fields", "status", "refused_hash", "error_code", "error_message", "waits_for", "waits_since", "attempts", "in_doubt", "check_after", "gone_since", "ends_at", "there_until", "first_seen_at", "renamed_to", "claimed_by", "claimed_until", "run_id", "resend", "resend_since", "resend_run", "counted_as", "synced_at", "updated_at") OVERRIDING SYSTEM VALUE VALUES
-('courses', '1', 'course_1', NULL, NULL, '1024', '2637656319888900420', 'VFfOdWhqztm1epu2G6RKVt', '16OPzSd-', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:42.659305+00'),
-('courses', '10', 'course_10', NULL, NULL, '1025', '-2385879056260628511', '4p5f84Y-YIxpZGDpShGABE', 'F_2gp9WU', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '11', 'course_11', NULL, NULL, '1026', '-8262642645444110894', '7CUrGqHXN3VoLVxkSaMhVN', '1DUI1-Nx', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '12', 'course_12', NULL, NULL, '1027', '-5055529570156039828', 'iotBXEeK9hGRG0O3H8S41o', 'fb0dhvht', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '2', 'course_2', NULL, NULL, '1028', '-5062773770806173884', 'nVfLOZRjZxBdAFDYumwQvr', '8nlCkzY9', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '3', 'course_3', NULL, NULL, '1029', '-4380351428065406356', 'TmwfXqkZ8oL4QDrc4Ef7PY', 'xV5hcOxC', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '4', 'course_4', NULL, NULL, '1030', '-4457165394976822343', 'Q5sNzRy9EDJESiJYeBFPdX', 'Ru67y4pQ', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, 'update', '2026-11-27 06:45:42.659305+00', '2026-11-27 06:45:42.659305+00'),
-('courses', '5', 'course_5', NULL, NULL, NULL, NULL, NULL, NULL, 'deferred', NULL, 'reference_missing', 'course.room refers to rooms ''R5'', which is not at the service yet', '["rooms","R5"]', '2026-11-27 06:45:31.028139+00', '4', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '9', NULL, NULL, NULL, NULL, NULL, '2026-11-27 06:46:18.525405+00'),
-('courses', '6', 'course_6', NULL, NULL, '1031', '-607212298984261757', 'AWWWkkfnVGYf5dufqNvX7B', '2U9cu3kP', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '7', 'course_7', NULL, NULL, '1032', '5730342992620909447', 's1YZcCOc6bqdTNOURBpmdH', 'VRomhNmo', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '8', 'course_8', NULL, NULL, '1033', '8364488760243412379', 'zZME01P6ZJAveeX_s6VFc-', '-O7rAfzK', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('courses', '9', 'course_9', NULL, NULL, '1034', '312653376940164800', '0WlO7bC3dnHlFE70DfSSAi', 'bwu0AmOT', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.902995+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:31.028139+00', '2026-11-27 06:45:31.028139+00'),
-('rooms', 'R1-new', 'room_R1', NULL, NULL, '1001', '-7635105030584651300', '-ARVgpWbn--8dTCdvTIPfu', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:33.006029+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:42.407597+00'),
-('rooms', 'R10', 'room_R10', NULL, NULL, '1002', '277256906389805482', 'Ym9HRbjoJUpZDb5ED2ooMA', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R11', 'room_R11', NULL, NULL, '1003', '6430972108061751190', 'BNisHVc1OlbQIZVQ8eoHmC', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R12', 'room_R12', NULL, NULL, '1004', '2370283718825963906', '2LAgiWy13iE4Jzo0f--gk1', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R2', 'room_R2', NULL, NULL, '1005', '-2109930676880517423', 'AK6qvPAqwBv0e-OBxJOO0E', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R3', 'room_R3', NULL, NULL, '1006', '-6780465534516413357', 'eiN5MB2ZVCRbnkVMqCqtsP', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, 'update', '2026-11-27 06:45:42.407597+00', '2026-11-27 06:45:42.407597+00'),
-('rooms', 'R4', 'room_R4', NULL, NULL, '1007', '994575055420175683', 'rYXuehrwFhlT31kLm5bidY', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R5', 'room_R5', NULL, NULL, NULL, NULL, NULL, NULL, 'dead', '-1138536020199364882', 'refused_400', 'the room is not licensed', NULL, NULL, '1', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R6', 'room_R6', NULL, NULL, '1008', '-995438041144597090', 'Ls-YZOhuI5cz2tG1tLF8Hb', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R7', 'room_R7', NULL, NULL, '1009', '3648014115191406787', 'vNkJxo0kelTebaMLtiVakg', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R8', 'room_R8', NULL, NULL, '1010', '1035672958143268221', 'XfciGLqSvgQJdM3YUcQwyE', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('rooms', 'R9', 'room_R9', NULL, NULL, '1011', '7008653212416742816', '8RmNUEhtSgET05AQ6t0Tjp', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.499344+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.838086+00', '2026-11-27 06:45:30.838086+00'),
-('staff', '10|N', 'person_10_N', NULL, NULL, '1012', '237246832214180689', 'nRxVHqgD0eyGs309TUsU5E', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, '2026-11-27 06:45:52.010219+00', NULL, '2026-11-27 06:45:45.213784+00', '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '11|N', 'person_11_N', NULL, NULL, '1013', '2237713212873927261', 'bku8ratYmT3lSKHY1qf90X', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, '2026-11-27 06:45:52.010219+00', NULL, '2026-11-27 06:45:45.213784+00', '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '1|N', 'person_1_N', NULL, NULL, '1015', '-7278597668465359208', 'fTIpBZLtWV040uUxTnuJJP', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '2|N', 'person_2_N', NULL, NULL, '1016', '2852273953547279220', 'OdazQXqohSGii6IMKK7QhP', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '3|N', 'person_3_N', NULL, NULL, '1017', '-8029882370647659779', 'xRcG3gn4YKlSbNGxkyATEj', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '4|N', 'person_4_N', NULL, NULL, '1018', '2680999734671669387', 'KCgQORkLkP5_gb0Zd_iPFw', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '5|N', 'person_5_N', NULL, NULL, '1019', '-129387207189785454', '-fWhyEweWY9RKlRQ21Ry7G', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '6|N', 'person_6_N', NULL, NULL, '1020', '3519389491017088366', 'K8s5kD70wvw0x93D3Kfh-T', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '7|N', 'person_7_N', NULL, NULL, '1021', '-1282514946087861158', '4oG9nX5A64q-bQgoq1uG_o', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '8|N', 'person_8_N', NULL, NULL, '1022', '8417091225451594062', '9fzUyOBGflIhnEbJ_YiXh-', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00'),
-('staff', '9|N', 'person_9_N', NULL, NULL, '1023', '7065966417548017592', 'nSbkq-pENMlSBJOkrFr_OL', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, '2026-11-27 06:45:52.010219+00', NULL, '2026-11-27 06:45:45.213784+00', '2026-11-27 06:45:30.486943+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 06:45:30.874823+00', '2026-11-27 06:45:30.874823+00');
+('courses', '1', 'course_1', NULL, NULL, '1024', '2637656319888900420', 'VFfOdWhqztm1epu2G6RKVt', '16OPzSd-', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:18:08.09299+00'),
+('courses', '10', 'course_10', NULL, NULL, '1025', '-2385879056260628511', '4p5f84Y-YIxpZGDpShGABE', 'F_2gp9WU', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '11', 'course_11', NULL, NULL, '1026', '-8262642645444110894', '7CUrGqHXN3VoLVxkSaMhVN', '1DUI1-Nx', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '12', 'course_12', NULL, NULL, '1027', '-5055529570156039828', 'iotBXEeK9hGRG0O3H8S41o', 'fb0dhvht', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '2', 'course_2', NULL, NULL, '1028', '-5062773770806173884', 'nVfLOZRjZxBdAFDYumwQvr', '8nlCkzY9', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '3', 'course_3', NULL, NULL, '1029', '-4380351428065406356', 'TmwfXqkZ8oL4QDrc4Ef7PY', 'xV5hcOxC', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '4', 'course_4', NULL, NULL, '1030', '-4457165394976822343', 'Q5sNzRy9EDJESiJYeBFPdX', 'Ru67y4pQ', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, 'update', '2026-11-27 10:18:08.09299+00', '2026-11-27 10:18:08.09299+00'),
+('courses', '5', 'course_5', NULL, NULL, NULL, NULL, NULL, NULL, 'deferred', NULL, 'reference_missing', 'course.room refers to rooms ''R5'', which is not at the service yet', '["rooms","R5"]', '2026-11-27 10:17:58.063944+00', '4', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '9', NULL, NULL, NULL, NULL, NULL, '2026-11-27 10:18:36.858981+00'),
+('courses', '6', 'course_6', NULL, NULL, '1031', '-607212298984261757', 'AWWWkkfnVGYf5dufqNvX7B', '2U9cu3kP', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '7', 'course_7', NULL, NULL, '1032', '5730342992620909447', 's1YZcCOc6bqdTNOURBpmdH', 'VRomhNmo', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '8', 'course_8', NULL, NULL, '1033', '8364488760243412379', 'zZME01P6ZJAveeX_s6VFc-', '-O7rAfzK', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('courses', '9', 'course_9', NULL, NULL, '1034', '312653376940164800', '0WlO7bC3dnHlFE70DfSSAi', 'bwu0AmOT', 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.98274+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:58.063944+00', '2026-11-27 10:17:58.063944+00'),
+('rooms', 'R1-new', 'room_R1', NULL, NULL, '1001', '-7635105030584651300', '-ARVgpWbn--8dTCdvTIPfu', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:18:00.497419+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:18:07.907452+00'),
+('rooms', 'R10', 'room_R10', NULL, NULL, '1002', '277256906389805482', 'Ym9HRbjoJUpZDb5ED2ooMA', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R11', 'room_R11', NULL, NULL, '1003', '6430972108061751190', 'BNisHVc1OlbQIZVQ8eoHmC', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R12', 'room_R12', NULL, NULL, '1004', '2370283718825963906', '2LAgiWy13iE4Jzo0f--gk1', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R2', 'room_R2', NULL, NULL, '1005', '-2109930676880517423', 'AK6qvPAqwBv0e-OBxJOO0E', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R3', 'room_R3', NULL, NULL, '1006', '-3110706105811456018', 'eiN5MB2ZVCRbnkVMqCqtsP', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '2', NULL, NULL, NULL, 'update', '2026-11-27 10:18:07.907452+00', '2026-11-27 10:18:07.907452+00'),
+('rooms', 'R4', 'room_R4', NULL, NULL, '1007', '994575055420175683', 'rYXuehrwFhlT31kLm5bidY', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R5', 'room_R5', NULL, NULL, NULL, NULL, NULL, NULL, 'dead', '-1138536020199364882', 'refused_400', 'the room is not licensed', NULL, NULL, '1', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R6', 'room_R6', NULL, NULL, '1008', '-995438041144597090', 'Ls-YZOhuI5cz2tG1tLF8Hb', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R7', 'room_R7', NULL, NULL, '1009', '3648014115191406787', 'vNkJxo0kelTebaMLtiVakg', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R8', 'room_R8', NULL, NULL, '1010', '1035672958143268221', 'XfciGLqSvgQJdM3YUcQwyE', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('rooms', 'R9', 'room_R9', NULL, NULL, '1011', '7008653212416742816', '8RmNUEhtSgET05AQ6t0Tjp', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.65474+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.844074+00', '2026-11-27 10:17:57.844074+00'),
+('staff', '10|N', 'person_10_N', NULL, NULL, '1012', '237246832214180689', 'nRxVHqgD0eyGs309TUsU5E', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, '2026-11-27 10:18:16.567694+00', NULL, '2026-11-27 10:18:10.591653+00', '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '11|N', 'person_11_N', NULL, NULL, '1013', '2237713212873927261', 'bku8ratYmT3lSKHY1qf90X', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, '2026-11-27 10:18:16.567694+00', NULL, '2026-11-27 10:18:10.591653+00', '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '1|N', 'person_1_N', NULL, NULL, '1015', '-7278597668465359208', 'fTIpBZLtWV040uUxTnuJJP', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '2|N', 'person_2_N', NULL, NULL, '1016', '2852273953547279220', 'OdazQXqohSGii6IMKK7QhP', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '3|N', 'person_3_N', NULL, NULL, '1017', '-8029882370647659779', 'xRcG3gn4YKlSbNGxkyATEj', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '4|N', 'person_4_N', NULL, NULL, '1018', '2680999734671669387', 'KCgQORkLkP5_gb0Zd_iPFw', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '5|N', 'person_5_N', NULL, NULL, '1019', '-129387207189785454', '-fWhyEweWY9RKlRQ21Ry7G', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '6|N', 'person_6_N', NULL, NULL, '1020', '3519389491017088366', 'K8s5kD70wvw0x93D3Kfh-T', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '7|N', 'person_7_N', NULL, NULL, '1021', '-1282514946087861158', '4oG9nX5A64q-bQgoq1uG_o', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '8|N', 'person_8_N', NULL, NULL, '1022', '8417091225451594062', '9fzUyOBGflIhnEbJ_YiXh-', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00'),
+('staff', '9|N', 'person_9_N', NULL, NULL, '1023', '7065966417548017592', 'nSbkq-pENMlSBJOkrFr_OL', NULL, 'synced', NULL, NULL, NULL, NULL, NULL, '0', 'false', NULL, '2026-11-27 10:18:16.567694+00', NULL, '2026-11-27 10:18:10.591653+00', '2026-11-27 10:17:57.646564+00', NULL, NULL, NULL, '1', NULL, NULL, NULL, NULL, '2026-11-27 10:17:57.947582+00', '2026-11-27 10:17:57.947582+00');
 INSERT INTO slotsync.removals ("id", "stream", "key_hash", "removed_at", "deleted") OVERRIDING SYSTEM VALUE VALUES
-('1', 'staff', 'b53eba29c8dba57ff987f6a154962b686e6fdbd7f3d11d57354fd8bcf9888dfb', '2026-11-27 06:45:48.37434+00', '{"batches": 2, "history": 2, "records": 1}');
+('1', 'staff', 'b53eba29c8dba57ff987f6a154962b686e6fdbd7f3d11d57354fd8bcf9888dfb', '2026-11-27 10:18:13.877602+00', '{"batches": 2, "history": 2, "records": 1}');
 INSERT INTO slotsync.repeatable_migrations ("name", "checksum", "applied_at") OVERRIDING SYSTEM VALUE VALUES
-('locks.sql', '597ca153e3b8eec241ed7a0824941fe61b53a15078b6a5f8eb813323b8e82d05', '2026-11-27 06:45:22.56941+00'),
-('quota.sql', '564dc5c8316c1da9fb1c3c9260ea178445448f96760829af4048e74655b92550', '2026-11-27 06:45:22.56941+00');
+('locks.sql', '597ca153e3b8eec241ed7a0824941fe61b53a15078b6a5f8eb813323b8e82d05', '2026-11-27 10:17:50.476778+00'),
+('quota.sql', 'b8e6b8647ea3acf488dc2e9dfdd2f9f7da1481fc07b52d64c4a9a52085aefde9', '2026-11-27 10:17:50.476778+00');
 INSERT INTO slotsync.request_seconds ("second", "requests", "throttled") OVERRIDING SYSTEM VALUE VALUES
-('2026-11-27 06:45:29+00', '1', '0'),
-('2026-11-27 06:45:30+00', '10', '0'),
-('2026-11-27 06:45:31+00', '1', '0'),
-('2026-11-27 06:45:41+00', '1', '0'),
-('2026-11-27 06:45:42+00', '6', '0'),
-('2026-11-27 06:45:45+00', '6', '0'),
-('2026-11-27 06:45:52+00', '3', '0'),
-('2026-11-27 06:45:55+00', '3', '0'),
-('2026-11-27 06:45:56+00', '2', '0'),
-('2026-11-27 06:46:00+00', '5', '0'),
-('2026-11-27 06:46:05+00', '3', '0'),
-('2026-11-27 06:46:06+00', '1', '0'),
-('2026-11-27 06:46:18+00', '3', '0');
+('2026-11-27 10:17:57+00', '10', '0'),
+('2026-11-27 10:17:58+00', '2', '0'),
+('2026-11-27 10:18:07+00', '5', '0'),
+('2026-11-27 10:18:08+00', '2', '0'),
+('2026-11-27 10:18:10+00', '6', '0'),
+('2026-11-27 10:18:16+00', '3', '0'),
+('2026-11-27 10:18:20+00', '5', '0'),
+('2026-11-27 10:18:24+00', '5', '0'),
+('2026-11-27 10:18:27+00', '4', '0'),
+('2026-11-27 10:18:36+00', '3', '0');
 INSERT INTO slotsync.reservation_events ("id", "key", "from_verdict", "to_verdict", "differs", "at", "run_id") OVERRIDING SYSTEM VALUE VALUES
-('1', '1', NULL, 'differs', '{"objects": {"here": ["rooms ''R1''"], "there": ["room_R1"]}}', '2026-11-27 06:45:56.187825+00', '5'),
-('2', '4', NULL, 'missing_there', NULL, '2026-11-27 06:45:56.187825+00', '5'),
-('3', '2', 'agrees', 'cancelled_there', NULL, '2026-11-27 06:46:00.427544+00', '6');
+('1', '1', NULL, 'differs', '{"objects": {"here": ["rooms ''R1''"], "there": ["room_R1"]}}', '2026-11-27 10:18:20.895464+00', '5'),
+('2', '4', NULL, 'missing_there', NULL, '2026-11-27 10:18:20.895464+00', '5'),
+('3', '2', 'agrees', 'cancelled_there', NULL, '2026-11-27 10:18:24.392516+00', '6');
 INSERT INTO slotsync.reservations ("key", "external_id", "destination_id", "verdict", "differs", "problem", "begin_here", "end_here", "begin_there", "end_there", "here", "there", "seen_at", "run_id") OVERRIDING SYSTEM VALUE VALUES
-('1', 'res_1', '500001', 'differs', '{"objects": {"here": ["rooms ''R1''"], "there": ["room_R1"]}}', 'object_unknown', '2026-11-28 06:00:00+00', '2026-11-28 07:00:00+00', '2026-11-28 06:00:00+00', '2026-11-28 07:00:00+00', '{"fields": [], "objects": ["rooms ''R1''"], "isCancelled": false}', '{"fields": [], "status": ["B_COMPLETE", "C_CONFIRMED"], "objects": [{"typeId": "room", "objectId": "room_R1"}]}', '2026-11-27 06:46:00.427544+00', '6'),
-('2', 'res_2', '500002', 'cancelled_there', NULL, NULL, '2026-11-29 06:00:00+00', '2026-11-29 07:00:00+00', NULL, NULL, '{"fields": [], "objects": ["room_R2"], "isCancelled": false}', NULL, '2026-11-27 06:46:00.427544+00', '6'),
-('3', 'res_3', '500003', 'agrees', NULL, NULL, '2026-11-30 06:00:00+00', '2026-11-30 07:00:00+00', '2026-11-30 06:00:00+00', '2026-11-30 07:00:00+00', '{"fields": [], "objects": ["room_R3"], "isCancelled": false}', '{"fields": [], "status": ["B_COMPLETE", "C_CONFIRMED"], "objects": [{"typeId": "room", "objectId": "room_R3"}]}', '2026-11-27 06:46:00.427544+00', '6'),
-('4', 'res_4', NULL, 'missing_there', NULL, NULL, '2026-12-01 06:00:00+00', '2026-12-01 07:00:00+00', NULL, NULL, '{"fields": [], "objects": ["room_R4"], "isCancelled": false}', NULL, '2026-11-27 06:46:00.427544+00', '6');
+('1', 'res_1', '500001', 'differs', '{"objects": {"here": ["rooms ''R1''"], "there": ["room_R1"]}}', 'object_unknown', '2026-11-28 10:00:00+00', '2026-11-28 11:00:00+00', '2026-11-28 10:00:00+00', '2026-11-28 11:00:00+00', '{"fields": [], "objects": ["rooms ''R1''"], "isCancelled": false}', '{"fields": [], "status": ["B_COMPLETE", "C_CONFIRMED"], "objects": [{"typeId": "room", "objectId": "room_R1"}]}', '2026-11-27 10:18:24.392516+00', '6'),
+('2', 'res_2', '500002', 'cancelled_there', NULL, NULL, '2026-11-29 10:00:00+00', '2026-11-29 11:00:00+00', NULL, NULL, '{"fields": [], "objects": ["room_R2"], "isCancelled": false}', NULL, '2026-11-27 10:18:24.392516+00', '6'),
+('3', 'res_3', '500003', 'agrees', NULL, NULL, '2026-11-30 10:00:00+00', '2026-11-30 11:00:00+00', '2026-11-30 10:00:00+00', '2026-11-30 11:00:00+00', '{"fields": [], "objects": ["room_R3"], "isCancelled": false}', '{"fields": [], "status": ["B_COMPLETE", "C_CONFIRMED"], "objects": [{"typeId": "room", "objectId": "room_R3"}]}', '2026-11-27 10:18:24.392516+00', '6'),
+('4', 'res_4', NULL, 'missing_there', NULL, NULL, '2026-12-01 10:00:00+00', '2026-12-01 11:00:00+00', NULL, NULL, '{"fields": [], "objects": ["room_R4"], "isCancelled": false}', NULL, '2026-11-27 10:18:24.392516+00', '6');
 INSERT INTO slotsync.reservations_watermark ("single_row", "read_up_to", "moved_at") OVERRIDING SYSTEM VALUE VALUES
-('true', '2026-11-27 06:41:00+00', '2026-11-27 06:46:00.437267+00');
+('true', '2026-11-27 10:13:23+00', '2026-11-27 10:18:24.481389+00');
 INSERT INTO slotsync.runs ("id", "kind", "lane", "started_by", "streams", "status", "plan", "counts", "accepted", "holds", "range", "paused_at", "error_code", "error_message", "requested_at", "started_at", "finished_at", "planner", "configuration", "fingerprints") OVERRIDING SYSTEM VALUE VALUES
-('1', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'partial', '{"rooms": {"dead": 0, "moved": 0, "retry": 0, "create": 12, "retire": 0, "update": 0, "inBatches": 12, "unchanged": 0}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 12, "retire": 0, "update": 0, "inBatches": 12, "unchanged": 0}, "courses": {"dead": 0, "moved": 0, "retry": 0, "create": 12, "retire": 0, "update": 0, "inBatches": 12, "unchanged": 0}}', '{"rooms": {"dead": 1, "failed": 0, "synced": 11, "deferred": 0, "unchanged": 0}, "staff": {"dead": 0, "failed": 0, "synced": 12, "deferred": 0, "unchanged": 0}, "courses": {"dead": 0, "failed": 0, "synced": 11, "deferred": 1, "unchanged": 0}}', '{"rooms": {"create": 11, "retire": 0, "update": 0}, "staff": {"create": 12, "retire": 0, "update": 0}, "courses": {"create": 11, "retire": 0, "update": 0}}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 06:45:28.26916+00', '2026-11-27 06:45:30.393006+00', '2026-11-27 06:45:31.096893+00', '11b3f4d2dc83 3903c00a-8d82-46ee-8d3f-afead4404a45', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}'),
-('2', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'succeeded', '{"rooms": {"dead": 1, "moved": 0, "retry": 1, "create": 0, "retire": 0, "update": 1, "excepted": 1, "inBatches": 2, "unchanged": 8}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "inBatches": 0, "unchanged": 12}, "courses": {"dead": 0, "moved": 0, "retry": 2, "create": 0, "retire": 0, "update": 1, "unasked": 1, "inBatches": 3, "unchanged": 9}}', '{"rooms": {"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 1}, "courses": {"dead": 0, "failed": 0, "synced": 1, "deferred": 1, "unchanged": 1}}', '{"rooms": {"create": 0, "retire": 0, "update": 1}, "courses": {"create": 0, "retire": 0, "update": 1}}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 06:45:41.664946+00', '2026-11-27 06:45:42.099243+00', '2026-11-27 06:45:42.703114+00', '87c0ecf848d2 7ae87b54-75dc-4a6e-be6a-414875f7fa79', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}'),
-('3', 'sync', 'sync', 'command', '{staff}', 'succeeded', '{"staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 1, "update": 0, "inBatches": 1, "unchanged": 11}}', '{"staff": {"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 0}}', '{"staff": {"create": 0, "retire": 1, "update": 0}}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 06:45:45.005413+00', '2026-11-27 06:45:45.213784+00', '2026-11-27 06:45:45.528444+00', 'af16a8d456eb 403e28a2-99a4-4c57-8d86-1451fa3a13fe', '98e8609e330e5cef', '{"staff": "5a10af6958f2ac0c"}'),
-('4', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'held', '{"rooms": {"dead": 1, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "excepted": 1, "inBatches": 0, "unchanged": 10}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 3, "update": 0, "inBatches": 0, "unchanged": 8}, "courses": {"dead": 0, "moved": 0, "retry": 1, "create": 0, "retire": 0, "update": 0, "unasked": 1, "inBatches": 1, "unchanged": 11}}', '{"courses": {"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}}', '{}', '{"staff": {"retire": {"count": 3, "facts": {"limit": {"count": 1, "percent": 10}, "accepted": 11}, "reason": "limit", "operation": "retire"}}}', NULL, NULL, NULL, NULL, '2026-11-27 06:45:51.86554+00', '2026-11-27 06:45:52.48111+00', '2026-11-27 06:45:52.740873+00', '9cfbf3bcab03 266020d9-6984-4597-ae65-9d9ae38d2f26', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}'),
-('5', 'reconcile', 'sync', 'command', '{}', 'succeeded', '{}', '{}', '{}', '{}', '{"to": "2027-05-26T06:45:56.000Z", "from": "2026-11-20T06:45:55.000Z"}', NULL, NULL, NULL, '2026-11-27 06:45:55.758962+00', '2026-11-27 06:45:55.758962+00', '2026-11-27 06:45:56.333776+00', NULL, NULL, NULL),
-('6', 'reconcile', 'sync', 'command', '{}', 'succeeded', '{}', '{}', '{}', '{}', '{"to": "2027-05-26T06:46:01.000Z", "from": "2026-11-20T06:46:00.000Z"}', NULL, NULL, NULL, '2026-11-27 06:46:00.047796+00', '2026-11-27 06:46:00.047796+00', '2026-11-27 06:46:00.441045+00', NULL, NULL, NULL),
-('7', 'verify', 'verify', 'command', '{rooms,staff,courses}', 'succeeded', '{}', '{}', '{}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 06:46:05.49256+00', '2026-11-27 06:46:05.49256+00', '2026-11-27 06:46:06.467933+00', NULL, NULL, NULL),
-('8', 'incremental', 'incremental', 'change', '{rooms}', 'succeeded', '{"rooms": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "inBatches": 0, "unchanged": 1}}', '{}', '{}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 06:46:13.012544+00', '2026-11-27 06:46:13.08739+00', '2026-11-27 06:46:13.122717+00', 'c9f52d28b665 52999156-2a55-4977-8d43-ce44b63a4454', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75"}'),
-('9', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'held', '{"rooms": {"dead": 1, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "excepted": 1, "inBatches": 0, "unchanged": 10}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 3, "update": 0, "inBatches": 0, "unchanged": 8}, "courses": {"dead": 0, "moved": 0, "retry": 1, "create": 0, "retire": 0, "update": 0, "unasked": 1, "inBatches": 1, "unchanged": 11}}', '{"courses": {"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}}', '{}', '{"staff": {"retire": {"count": 3, "facts": {"limit": {"count": 1, "percent": 10}, "accepted": 11}, "reason": "limit", "operation": "retire"}}}', NULL, NULL, NULL, NULL, '2026-11-27 06:46:17.661138+00', '2026-11-27 06:46:18.295926+00', '2026-11-27 06:46:18.598006+00', '557354b2b787 aedda362-24be-42f1-adb1-550aecb63035', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}');
+('1', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'partial', '{"rooms": {"dead": 0, "moved": 0, "retry": 0, "create": 12, "retire": 0, "update": 0, "inBatches": 12, "unchanged": 0}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 12, "retire": 0, "update": 0, "inBatches": 12, "unchanged": 0}, "courses": {"dead": 0, "moved": 0, "retry": 0, "create": 12, "retire": 0, "update": 0, "inBatches": 12, "unchanged": 0}}', '{"rooms": {"dead": 1, "failed": 0, "synced": 11, "deferred": 0, "unchanged": 0}, "staff": {"dead": 0, "failed": 0, "synced": 12, "deferred": 0, "unchanged": 0}, "courses": {"dead": 0, "failed": 0, "synced": 11, "deferred": 1, "unchanged": 0}}', '{"rooms": {"create": 11, "retire": 0, "update": 0}, "staff": {"create": 12, "retire": 0, "update": 0}, "courses": {"create": 11, "retire": 0, "update": 0}}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 10:17:55.449198+00', '2026-11-27 10:17:57.483656+00', '2026-11-27 10:17:58.098184+00', '54395e8232bc 154852c8-36b0-4473-89fd-51acc1370ca7', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}'),
+('2', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'succeeded', '{"rooms": {"dead": 1, "moved": 0, "retry": 1, "create": 0, "retire": 0, "update": 1, "excepted": 1, "inBatches": 2, "unchanged": 8}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "inBatches": 0, "unchanged": 12}, "courses": {"dead": 0, "moved": 0, "retry": 2, "create": 0, "retire": 0, "update": 1, "unasked": 1, "inBatches": 3, "unchanged": 9}}', '{"rooms": {"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 1}, "courses": {"dead": 0, "failed": 0, "synced": 1, "deferred": 1, "unchanged": 1}}', '{"rooms": {"create": 0, "retire": 0, "update": 1}, "courses": {"create": 0, "retire": 0, "update": 1}}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 10:18:07.30516+00', '2026-11-27 10:18:07.66303+00', '2026-11-27 10:18:08.126685+00', '3d1d8a444d68 7567af91-bdab-41b3-876c-0662f10a14cc', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}'),
+('3', 'sync', 'sync', 'command', '{staff}', 'succeeded', '{"staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 1, "update": 0, "inBatches": 1, "unchanged": 11}}', '{"staff": {"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 0}}', '{"staff": {"create": 0, "retire": 1, "update": 0}}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 10:18:10.281448+00', '2026-11-27 10:18:10.591653+00', '2026-11-27 10:18:10.894534+00', '6eddd6898940 ed037d51-8bfd-4b18-bc8f-6b8eb55a3e54', '98e8609e330e5cef', '{"staff": "5a10af6958f2ac0c"}'),
+('4', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'held', '{"rooms": {"dead": 1, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "excepted": 1, "inBatches": 0, "unchanged": 10}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 3, "update": 0, "inBatches": 0, "unchanged": 8}, "courses": {"dead": 0, "moved": 0, "retry": 1, "create": 0, "retire": 0, "update": 0, "unasked": 1, "inBatches": 1, "unchanged": 11}}', '{"courses": {"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}}', '{}', '{"staff": {"retire": {"count": 3, "facts": {"limit": {"count": 1, "percent": 10}, "accepted": 11}, "reason": "limit", "operation": "retire"}}}', NULL, NULL, NULL, NULL, '2026-11-27 10:18:16.431411+00', '2026-11-27 10:18:16.805477+00', '2026-11-27 10:18:17.061771+00', '354344ba1898 be72617a-bf6f-46cb-b549-f5f7d60bc0a2', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}'),
+('5', 'reconcile', 'sync', 'command', '{}', 'succeeded', '{}', '{}', '{}', '{}', '{"to": "2027-05-26T10:18:21.000Z", "from": "2026-11-20T10:18:20.000Z"}', NULL, NULL, NULL, '2026-11-27 10:18:20.493343+00', '2026-11-27 10:18:20.493343+00', '2026-11-27 10:18:20.955157+00', NULL, NULL, NULL),
+('6', 'reconcile', 'sync', 'command', '{}', 'succeeded', '{}', '{}', '{}', '{}', '{"to": "2027-05-26T10:18:24.000Z", "from": "2026-11-20T10:18:23.000Z"}', NULL, NULL, NULL, '2026-11-27 10:18:23.853253+00', '2026-11-27 10:18:23.853253+00', '2026-11-27 10:18:24.507272+00', NULL, NULL, NULL),
+('7', 'verify', 'verify', 'command', '{rooms,staff,courses}', 'succeeded', '{}', '{}', '{}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 10:18:27.224908+00', '2026-11-27 10:18:27.224908+00', '2026-11-27 10:18:27.833007+00', NULL, NULL, NULL),
+('8', 'incremental', 'incremental', 'change', '{rooms}', 'succeeded', '{"rooms": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "inBatches": 0, "unchanged": 1}}', '{}', '{}', '{}', NULL, NULL, NULL, NULL, '2026-11-27 10:18:32.506076+00', '2026-11-27 10:18:32.602043+00', '2026-11-27 10:18:32.627146+00', '354bfaf44f8f cbeb40fb-251f-431d-9085-430448f3cecc', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75"}'),
+('9', 'sync', 'sync', 'command', '{rooms,staff,courses}', 'held', '{"rooms": {"dead": 1, "moved": 0, "retry": 0, "create": 0, "retire": 0, "update": 0, "excepted": 1, "inBatches": 0, "unchanged": 10}, "staff": {"dead": 0, "moved": 0, "retry": 0, "create": 0, "retire": 3, "update": 0, "inBatches": 0, "unchanged": 8}, "courses": {"dead": 0, "moved": 0, "retry": 1, "create": 0, "retire": 0, "update": 0, "unasked": 1, "inBatches": 1, "unchanged": 11}}', '{"courses": {"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}}', '{}', '{"staff": {"retire": {"count": 3, "facts": {"limit": {"count": 1, "percent": 10}, "accepted": 11}, "reason": "limit", "operation": "retire"}}}', NULL, NULL, NULL, NULL, '2026-11-27 10:18:36.092931+00', '2026-11-27 10:18:36.617411+00', '2026-11-27 10:18:36.955361+00', '21bc848c04cd 1633bf73-73dc-48b7-8d56-8352bd619955', '98e8609e330e5cef', '{"rooms": "d0dd1713c0614d75", "staff": "5a10af6958f2ac0c", "courses": "eb9cd1538c2cd20c"}');
 INSERT INTO slotsync.schedules ("name", "pattern", "timezone", "streams", "wait_minutes", "registered_at", "last_due", "last_reconciled") OVERRIDING SYSTEM VALUE VALUES
-('nightly', '0 2 * * *', 'Europe/Stockholm', '{rooms,staff,courses}', '0', '2026-11-27 06:46:12.68013+00', NULL, NULL);
+('nightly', '0 2 * * *', 'Europe/Stockholm', '{rooms,staff,courses}', '0', '2026-11-27 10:18:32.243312+00', NULL, NULL);
 INSERT INTO slotsync.sent ("stream", "operation", "hour", "records") OVERRIDING SYSTEM VALUE VALUES
-('courses', 'unasked', '2026-11-27 06:00:00+00', '3'),
-('courses', 'update', '2026-11-27 06:00:00+00', '1'),
-('rooms', 'update', '2026-11-27 06:00:00+00', '1'),
-('staff', 'retire', '2026-11-27 06:00:00+00', '1');
+('courses', 'unasked', '2026-11-27 10:00:00+00', '3'),
+('courses', 'update', '2026-11-27 10:00:00+00', '1'),
+('rooms', 'update', '2026-11-27 10:00:00+00', '1'),
+('staff', 'retire', '2026-11-27 10:00:00+00', '1');
 INSERT INTO slotsync.streams ("stream", "fingerprint", "planned_at", "synced_at", "due_since", "due_reason", "attempted_at", "problem", "cursor", "cursor_key", "cursor_column", "cursor_type", "cursor_moved_at", "mirror_passed_at", "answered", "refused", "refused_code", "refused_message", "refusals_allowed") OVERRIDING SYSTEM VALUE VALUES
-('courses', 'eb9cd1538c2cd20c', '2026-11-27 06:46:18.295926+00', '2026-11-27 06:46:18.614206+00', NULL, NULL, '2026-11-27 06:46:17.661138+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0', '0', NULL, NULL, '0'),
-('rooms', 'd0dd1713c0614d75', '2026-11-27 06:46:18.295926+00', '2026-11-27 06:46:18.614142+00', NULL, NULL, '2026-11-27 06:46:17.661138+00', NULL, '2026-11-27 06:45:35.18618+00', 'R3', 'updated_at', 'timestamp with time zone', '2026-11-27 06:46:12.864953+00', NULL, '0', '0', NULL, NULL, '0'),
-('staff', '5a10af6958f2ac0c', '2026-11-27 06:46:18.295926+00', '2026-11-27 06:45:45.546347+00', NULL, NULL, '2026-11-27 06:46:17.661138+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0', '0', NULL, NULL, '0');
+('courses', 'eb9cd1538c2cd20c', '2026-11-27 10:18:36.617411+00', '2026-11-27 10:18:36.956456+00', NULL, NULL, '2026-11-27 10:18:36.092931+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0', '0', NULL, NULL, '0'),
+('rooms', 'd0dd1713c0614d75', '2026-11-27 10:18:36.617411+00', '2026-11-27 10:18:36.95643+00', NULL, NULL, '2026-11-27 10:18:36.092931+00', NULL, '2026-11-27 10:18:02.47244+00', 'R3', 'updated_at', 'timestamp with time zone', '2026-11-27 10:18:32.364047+00', NULL, '0', '0', NULL, NULL, '0'),
+('staff', '5a10af6958f2ac0c', '2026-11-27 10:18:36.617411+00', '2026-11-27 10:18:10.895501+00', NULL, NULL, '2026-11-27 10:18:36.092931+00', NULL, NULL, NULL, NULL, NULL, NULL, NULL, '0', '0', NULL, NULL, '0');
 INSERT INTO slotsync.verifications ("stream", "verified_at", "objects", "run_id") OVERRIDING SYSTEM VALUE VALUES
-('courses', '2026-11-27 06:46:05.49256+00', '11', '7'),
-('rooms', '2026-11-27 06:46:05.49256+00', '10', '7'),
-('staff', '2026-11-27 06:46:05.49256+00', '8', '7');
+('courses', '2026-11-27 10:18:27.224908+00', '11', '7'),
+('rooms', '2026-11-27 10:18:27.224908+00', '10', '7'),
+('staff', '2026-11-27 10:18:27.224908+00', '8', '7');
 INSERT INTO slotsync.alert_messages ("id", "alert_id", "channel", "event", "created_at", "attempts", "next_at", "sent_at", "missing", "error") OVERRIDING SYSTEM VALUE VALUES
-('1', '1', 'webhook', 'opened', '2026-11-27 06:46:09.132587+00', '1', '2026-11-27 06:47:09.383378+00', NULL, NULL, 'it cannot be reached (ECONNREFUSED)'),
-('2', '2', 'webhook', 'opened', '2026-11-27 06:46:09.132587+00', '1', '2026-11-27 06:47:09.383378+00', NULL, NULL, 'it cannot be reached (ECONNREFUSED)');
+('1', '1', 'webhook', 'opened', '2026-11-27 10:18:29.715832+00', '1', '2026-11-27 10:19:29.814699+00', NULL, NULL, 'the receiver cannot be reached (ECONNREFUSED)'),
+('2', '2', 'webhook', 'opened', '2026-11-27 10:18:29.715832+00', '1', '2026-11-27 10:19:29.814699+00', NULL, NULL, 'the receiver cannot be reached (ECONNREFUSED)');
 INSERT INTO slotsync.batches ("id", "run_id", "stream", "level", "operation", "exempt", "keys", "state", "counts", "accepted", "error_code", "error_message", "created_at", "finished_at") OVERRIDING SYSTEM VALUE VALUES
-('1', '1', 'rooms', '0', 'create', 'true', '{R1,R10,R11,R12,R2,R3,R4,R5,R6,R7,R8,R9}', 'done', '{"dead": 1, "failed": 0, "synced": 11, "deferred": 0, "unchanged": 0}', '{"create": 11, "retire": 0, "update": 0}', NULL, NULL, '2026-11-27 06:45:30.393006+00', '2026-11-27 06:45:30.838086+00'),
-('11', '9', 'courses', '1', 'create', 'false', '{5}', 'done', '{"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}', NULL, NULL, NULL, '2026-11-27 06:46:18.295926+00', '2026-11-27 06:46:18.525405+00'),
-('2', '1', 'staff', '0', 'create', 'true', '{10|N,11|N,1|N,2|N,3|N,4|N,5|N,6|N,7|N,8|N,9|N}', 'done', '{"dead": 0, "failed": 0, "synced": 12, "deferred": 0, "unchanged": 0}', '{"create": 12, "retire": 0, "update": 0}', NULL, NULL, '2026-11-27 06:45:30.393006+00', '2026-11-27 06:45:30.874823+00'),
-('3', '1', 'courses', '1', 'create', 'true', '{1,10,11,12,2,3,4,5,6,7,8,9}', 'done', '{"dead": 0, "failed": 0, "synced": 11, "deferred": 1, "unchanged": 0}', '{"create": 11, "retire": 0, "update": 0}', NULL, NULL, '2026-11-27 06:45:30.393006+00', '2026-11-27 06:45:31.028139+00'),
-('4', '2', 'rooms', '0', 'update', 'false', '{R1-new,R3}', 'done', '{"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 1}', '{"create": 0, "retire": 0, "update": 1}', NULL, NULL, '2026-11-27 06:45:42.099243+00', '2026-11-27 06:45:42.407597+00'),
-('5', '2', 'courses', '1', 'create', 'false', '{5}', 'done', '{"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}', NULL, NULL, NULL, '2026-11-27 06:45:42.099243+00', '2026-11-27 06:45:42.546044+00'),
-('6', '2', 'courses', '1', 'update', 'false', '{1,4}', 'done', '{"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 1}', '{"create": 0, "retire": 0, "update": 1}', NULL, NULL, '2026-11-27 06:45:42.099243+00', '2026-11-27 06:45:42.659305+00'),
-('7', '3', 'staff', '1', 'retire', 'false', '{}', 'done', '{"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 0}', '{"create": 0, "retire": 1, "update": 0}', NULL, NULL, '2026-11-27 06:45:45.095436+00', '2026-11-27 06:45:45.508563+00'),
-('9', '4', 'courses', '1', 'create', 'false', '{5}', 'done', '{"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}', NULL, NULL, NULL, '2026-11-27 06:45:52.48111+00', '2026-11-27 06:45:52.686092+00');
+('1', '1', 'rooms', '0', 'create', 'true', '{R1,R10,R11,R12,R2,R3,R4,R5,R6,R7,R8,R9}', 'done', '{"dead": 1, "failed": 0, "synced": 11, "deferred": 0, "unchanged": 0}', '{"create": 11, "retire": 0, "update": 0}', NULL, NULL, '2026-11-27 10:17:57.483656+00', '2026-11-27 10:17:57.844074+00'),
+('11', '9', 'courses', '1', 'create', 'false', '{5}', 'done', '{"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}', NULL, NULL, NULL, '2026-11-27 10:18:36.617411+00', '2026-11-27 10:18:36.858981+00'),
+('2', '1', 'staff', '0', 'create', 'true', '{10|N,11|N,1|N,2|N,3|N,4|N,5|N,6|N,7|N,8|N,9|N}', 'done', '{"dead": 0, "failed": 0, "synced": 12, "deferred": 0, "unchanged": 0}', '{"create": 12, "retire": 0, "update": 0}', NULL, NULL, '2026-11-27 10:17:57.483656+00', '2026-11-27 10:17:57.947582+00'),
+('3', '1', 'courses', '1', 'create', 'true', '{1,10,11,12,2,3,4,5,6,7,8,9}', 'done', '{"dead": 0, "failed": 0, "synced": 11, "deferred": 1, "unchanged": 0}', '{"create": 11, "retire": 0, "update": 0}', NULL, NULL, '2026-11-27 10:17:57.483656+00', '2026-11-27 10:17:58.063944+00'),
+('4', '2', 'rooms', '0', 'update', 'false', '{R1-new,R3}', 'done', '{"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 1}', '{"create": 0, "retire": 0, "update": 1}', NULL, NULL, '2026-11-27 10:18:07.66303+00', '2026-11-27 10:18:07.907452+00'),
+('5', '2', 'courses', '1', 'create', 'false', '{5}', 'done', '{"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}', NULL, NULL, NULL, '2026-11-27 10:18:07.66303+00', '2026-11-27 10:18:08.042913+00'),
+('6', '2', 'courses', '1', 'update', 'false', '{1,4}', 'done', '{"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 1}', '{"create": 0, "retire": 0, "update": 1}', NULL, NULL, '2026-11-27 10:18:07.66303+00', '2026-11-27 10:18:08.09299+00'),
+('7', '3', 'staff', '1', 'retire', 'false', '{}', 'done', '{"dead": 0, "failed": 0, "synced": 1, "deferred": 0, "unchanged": 0}', '{"create": 0, "retire": 1, "update": 0}', NULL, NULL, '2026-11-27 10:18:10.398082+00', '2026-11-27 10:18:10.868311+00'),
+('9', '4', 'courses', '1', 'create', 'false', '{5}', 'done', '{"dead": 0, "failed": 0, "synced": 0, "deferred": 1, "unchanged": 0}', NULL, NULL, NULL, '2026-11-27 10:18:16.805477+00', '2026-11-27 10:18:17.012054+00');
 SELECT setval('slotsync.actions_id_seq', 5);
 SELECT setval('slotsync.alert_messages_id_seq', 2);
 SELECT setval('slotsync.alerts_id_seq', 2);
@@ -1046,10 +1043,10 @@ CREATE TABLE campus.staff (id integer, site text, name text, PRIMARY KEY (id, si
 CREATE TABLE campus.loads (finished_at timestamptz);
 CREATE TABLE campus.bookings (id integer PRIMARY KEY, room text, starts_at timestamptz, ends_at timestamptz);
 INSERT INTO campus.bookings ("id", "room", "starts_at", "ends_at") OVERRIDING SYSTEM VALUE VALUES
-('1', 'R1', '2026-11-28 06:00:00+00', '2026-11-28 07:00:00+00'),
-('2', 'R2', '2026-11-29 06:00:00+00', '2026-11-29 07:00:00+00'),
-('3', 'R3', '2026-11-30 06:00:00+00', '2026-11-30 07:00:00+00'),
-('4', 'R4', '2026-12-01 06:00:00+00', '2026-12-01 07:00:00+00');
+('1', 'R1', '2026-11-28 10:00:00+00', '2026-11-28 11:00:00+00'),
+('2', 'R2', '2026-11-29 10:00:00+00', '2026-11-29 11:00:00+00'),
+('3', 'R3', '2026-11-30 10:00:00+00', '2026-11-30 11:00:00+00'),
+('4', 'R4', '2026-12-01 10:00:00+00', '2026-12-01 11:00:00+00');
 INSERT INTO campus.courses ("id", "name", "room") OVERRIDING SYSTEM VALUE VALUES
 ('1', 'Kurs 1', 'R1-new'),
 ('10', 'Kurs 10', 'R10'),
@@ -1064,14 +1061,14 @@ INSERT INTO campus.courses ("id", "name", "room") OVERRIDING SYSTEM VALUE VALUES
 ('8', 'Kurs 8', 'R8'),
 ('9', 'Kurs 9', 'R9');
 INSERT INTO campus.loads ("finished_at") OVERRIDING SYSTEM VALUE VALUES
-('2026-11-27 06:45:19.934354+00');
+('2026-11-27 10:17:48.917568+00');
 INSERT INTO campus.rooms ("code", "name", "seats", "updated_at") OVERRIDING SYSTEM VALUE VALUES
 ('R1-new', 'Sal 1', '10', '2026-11-01 08:00:00+00'),
 ('R10', 'Sal 10', '100', '2026-11-01 08:00:00+00'),
 ('R11', 'Sal 11', '110', '2026-11-01 08:00:00+00'),
 ('R12', 'Sal 12', '120', '2026-11-01 08:00:00+00'),
-('R2', 'Sal 2', '21', '2026-11-27 06:45:35.185335+00'),
-('R3', 'Sal 3', '31', '2026-11-27 06:45:35.18618+00'),
+('R2', 'Sal 2', '21', '2026-11-27 10:18:02.470062+00'),
+('R3', 'Sal 3', '31', '2026-11-27 10:18:02.47244+00'),
 ('R4', 'Sal 4', '40', '2026-11-01 08:00:00+00'),
 ('R5', 'Sal 5', '50', '2026-11-01 08:00:00+00'),
 ('R6', 'Sal 6', '60', '2026-11-01 08:00:00+00'),
