@@ -74,7 +74,7 @@ export function addCommands(program: Command): void {
     .option('--values', 'with --wire: show values too')
     .option('--record <file>', 'like --wire, and record the shapes in a file, without values')
     .option('--against <file>', 'like --wire, and list changes since the file was recorded')
-    .option('--external-id <id>', 'external id for --write-probe (default: slotsync_<number>)')
+    .option('--external-id <id>', 'external id for --write-probe (default: its link’s, or slotsync_<number>)')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
   common(program.command('plan'))

@@ -5,6 +5,7 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { exceptRecords } from '../../src/state/exceptions.js';
 import { freezeStreams } from '../../src/state/freezes.js';
+import { linkRecords } from '../../src/state/records/links.js';
 import { checkAll, type Finding } from '../../src/sync/operator/check.js';
 import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
 import { probeWrite } from '../../src/sync/operator/write-probe.js';
@@ -385,5 +386,29 @@ describe('the command check with a write probe', () => {
       text: expect.stringContaining("is that of rooms '1', which an exception leaves as it is") as string,
     });
     expect(puts()).toEqual([]);
+  });
+
+  it('assigns the external id of the link to an object that is linked, and no other one', async () => {
+    await world.close();
+    const sandbox = { assignsExternalIds: true };
+    world = await openWorld({ streams: { rooms: ROOMS }, service: { assignExternalIds: true } }, { sandbox });
+    await world.sql`CREATE TABLE rooms (code text, name text)`;
+    await world.sql`CREATE TABLE courses (code text, name text, room text)`;
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Room A')`;
+    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields });
+    const number = String(id);
+    const link = { stream: 'rooms', localKey: 'A', externalId: 'room_A', destinationId: number } as const;
+    await linkRecords(world.state, [{ ...link, assignsId: true, linkedBy: 'match', fields: null }]);
+    const refused = await checkWith({ ...confirmed, number, externalId: 'room_X' });
+    expect(refused.get('write probe')).toMatchObject({
+      result: 'fault',
+      text: `object ${number} is linked to rooms 'A', with the external id 'room_A': leave out --external-id`,
+    });
+    expect(puts()).toEqual([]);
+    const probed = await checkWith({ ...confirmed, number });
+    expect(probed.get('assumed: assign-external-ids')).toMatchObject({ result: 'ok' });
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+    expect(world.sandbox.objects()).toMatchObject([{ id, extId: 'room_A' }]);
   });
 });

@@ -21,6 +21,7 @@ import { readDatabase, readStateFacts } from '../../state/restored-databases.js'
 import { isBound } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/processes.js';
+import { readLinksToNumbers } from '../../state/records/links.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import { keysPerBatch } from '../plan/planned-batches.js';
 import { findUnknownNames, findUnknownReservationFields } from '../plan/unknown-names.js';
@@ -122,12 +123,19 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
       (async () => {
         const { db } = opened ?? {};
         if (!db || !isOk(state)) throw new UsageError('nothing is written while the state has a fault');
-        return probeWrite(destination, writeProbe, async (object, leftOut) => {
+        const { number } = writeProbe;
+        const link = (await readLinksToNumbers(db, [number])).get(number);
+        const { externalId = link?.externalId } = writeProbe;
+        if (link && link.externalId !== externalId)
+          throw new UsageError(
+            `object ${number} is linked to ${link.stream} '${link.localKey}', with the external id '${link.externalId}': leave out --external-id`,
+          );
+        return probeWrite(destination, { number, externalId }, async (object, leftOut) => {
           await requireUnfrozen(db, deps, object.typeId);
           await requireNoException(db, object);
           if (!(await writeProbe.confirm({ object, leftOut })))
             throw new UsageError('it was not confirmed by yes, so nothing was written');
-          await noteAction(db, writeProbe.actor, 'probe', { subject: `object ${writeProbe.number}` });
+          await noteAction(db, writeProbe.actor, 'probe', { subject: `object ${number}` });
         });
       });
     yield* checkService(destination, configuration, tryWrite);
