@@ -125,7 +125,7 @@ function describeResults(findings: readonly Finding[]): string {
     `${count('untested')} not tested yet`,
     warnings > 0 && plural(warnings, 'warning'),
   ];
-  const isUnwritten = findings.some(({ what, result }) => what === 'assumed: write' && result === 'untested');
+  const isUnwritten = findings.some(({ text }) => text.includes('by the first sync, or --write-probe'));
   const next =
     faults > 0
       ? `Correct ${plural(faults, 'fault')}, then check again.`

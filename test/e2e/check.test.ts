@@ -37,6 +37,7 @@ describe('check --write-probe', () => {
     );
     expect(world.puts()).toHaveLength(3);
     expect((await world.run(['actions'])).stdout).toContain(`tested writing with object ${id}`);
+    expect((await world.run(['check'])).stdout).toMatch(/\. Next, what would be sent: slotsync plan$/m);
   });
 
   it.each([

@@ -411,4 +411,15 @@ describe('the command check with a write probe', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
     expect(world.sandbox.objects()).toMatchObject([{ id, extId: 'room_A' }]);
   });
+
+  it('is proposed until the service has accepted objects, or a probe was made', async () => {
+    const textOf = async (name: string) => (await checkWith()).get(`assumed: ${name}`)?.text;
+    expect(await textOf('write')).toContain('--write-probe');
+    await world.sql`INSERT INTO rooms VALUES ('1', 'Room 1')`;
+    await world.sync();
+    expect(await textOf('write')).toBe('the service has accepted objects');
+    expect(await textOf('replace')).toContain('--write-probe');
+    await probeRoom();
+    expect(await textOf('replace')).toBe('a write probe was made before: slotsync actions');
+  });
 });

@@ -9,7 +9,7 @@ import type { CatalogueTable } from '../../mirror/read-catalogue.js';
 import type { LoadReading, Mirror } from '../../mirror/mirror.js';
 import { type Stream, readsSameLoad } from '../../streams/stream.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
-import { query, readClock, type State } from '../../state/database.js';
+import { query, queryOne, readClock, type State } from '../../state/database.js';
 import type { HistoryRule } from '../../state/history.js';
 import { noteAction, type Actor } from '../../state/actions.js';
 import { findExceptions } from '../../state/exceptions.js';
@@ -27,7 +27,7 @@ import { keysPerBatch } from '../plan/planned-batches.js';
 import { findUnknownNames, findUnknownReservationFields } from '../plan/unknown-names.js';
 import { checkRows } from './check-rows.js';
 import { findFrozen } from './find-frozen.js';
-import { probeAssumptions, type Assumption } from './probe-assumptions.js';
+import { probeAssumptions, UNWRITTEN, type Assumption } from './probe-assumptions.js';
 import { probeWrite, type WriteProbe } from './write-probe.js';
 
 export interface Finding {
@@ -138,8 +138,21 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
           await noteAction(db, writeProbe.actor, 'probe', { subject: `object ${number}` });
         });
       });
-    yield* checkService(destination, configuration, tryWrite);
+    const recalled = opened && isOk(state) ? await recallWrites(opened.db) : undefined;
+    yield* checkService(destination, configuration, tryWrite, recalled);
   }
+}
+
+/** Returns the assumptions that only a write tests, with what earlier writes have shown. */
+async function recallWrites(db: State['db']): Promise<Assumption[]> {
+  const { isAccepted, isProbed } = await queryOne<Record<'isAccepted' | 'isProbed', boolean>>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.records WHERE object_hash IS NOT NULL) AS "isAccepted",
+      EXISTS (SELECT FROM slotsync.actions WHERE action = 'probe') AS "isProbed"`;
+  return UNWRITTEN.map((one) => {
+    if (isAccepted && one.name === 'write')
+      return { ...one, held: 'yes', found: 'the service has accepted objects' };
+    return isProbed ? { ...one, found: 'a write probe was made before: slotsync actions' } : one;
+  });
 }
 
 /** Throws UsageError if an operator has excepted the object's record from sending. */
@@ -375,6 +388,7 @@ async function* checkService(
   destination: Destination,
   { streams, reservations }: Configuration,
   tryWrite: (() => Promise<Assumption[]>) | undefined,
+  recalled: readonly Assumption[] | undefined,
 ): AsyncGenerator<Finding> {
   let token = '';
   const credentials = await attempt('credentials', async () => {
@@ -394,7 +408,7 @@ async function* checkService(
   });
   for (const text of differing)
     yield { what: 'types and fields', result: 'warning', text, remedy: COMPARED_REMEDY };
-  let written: readonly Assumption[] | undefined;
+  let written = recalled;
   if (tryWrite) {
     const findings = await attempt('write probe', async () => {
       written = await tryWrite();

@@ -19,28 +19,15 @@ export interface Assumption {
 const CONTEXT = { lane: 'incremental' } as const;
 const DAY_SECONDS = 24 * 60 * 60;
 
-/** Assumptions that only a write could test, reported as unknown. */
-const UNWRITTEN: readonly Assumption[] = [
-  {
-    name: 'write',
-    held: 'unknown',
-    found:
-      'the bulk write is only seen when something is written: by the first sync, or --write-probe <number>',
-  },
-  {
-    name: 'replace',
-    held: 'unknown',
-    found: '--write-probe <number> tests whether an object that is written is replaced whole, or merged',
-  },
-  {
-    name: 'assign-external-ids',
-    held: 'unknown',
-    found:
-      'off unless service.assignExternalIds; --write-probe <number> tests it on one object without an external id',
-  },
-];
-
 const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({ name, held, found });
+
+/** Assumptions that only a write could test, reported as unknown. */
+export const UNWRITTEN: readonly Assumption[] = Object.entries({
+  write: 'whether objects can be written is only shown by the first sync, or --write-probe <number>',
+  replace: '--write-probe <number> tests whether an object that is written is replaced whole, or merged',
+  'assign-external-ids':
+    'off unless service.assignExternalIds; --write-probe <number> tests it on one object without an external id',
+}).map(([name, found]) => assume(name, 'unknown', found));
 
 /**
  * Checks the assumptions in a fixed order. An error is reported as a wrong assumption. `written`: results of a test
