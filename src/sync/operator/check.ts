@@ -102,7 +102,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   if (opened && isOk(mirrorFindings)) yield* checkDatabases(opened, mirror);
   if (isOk(mirrorFindings)) {
     yield* checkRole(mirror, configuration, stateRole);
-    const sources = await collect(checkSources(mirror, configuration));
+    const sources = await checkSources(mirror, configuration);
     yield* sources;
     if (isOk(sources)) yield* checkLoads(mirror, streams, opened);
     const tables = await mirror.catalogue.readTables().catch(() => []); // for hints alone
@@ -314,27 +314,21 @@ export async function* checkLoads(
   }
 }
 
-async function* checkSources(mirror: Mirror, { streams, reservations }: Configuration) {
+async function checkSources(mirror: Mirror, { streams, reservations }: Configuration): Promise<Finding[]> {
   const limit = pLimit(SOURCES_AT_ONCE);
-  const checked = await Promise.all(
-    streams.map((stream) => limit(async () => ({ stream, faults: await mirror.checkStream(stream) }))),
-  );
-  for (const { stream, faults } of checked)
-    yield* sourceFindings(
-      `source of ${stream.name}`,
-      faults,
-      stream.source.rowSecurity === 'filtered'
-        ? 'every column exists; policies may hide rows, as declared'
-        : 'every column exists',
-    );
-  if (!reservations) return;
+  const checked = streams.map(async (stream) => {
+    const faults = await limit(() => mirror.checkStream(stream));
+    const policies = stream.source.rowSecurity === 'filtered' ? '; policies may hide rows, as declared' : '';
+    return sourceFindings(`source of ${stream.name}`, faults, `every column exists${policies}`);
+  });
+  const findings = (await Promise.all(checked)).flat();
+  if (!reservations) return findings;
   const { bookings } = reservations;
-  const what = 'source of reservations';
+  const faults = bookings ? await mirror.bookings.check(bookings) : [];
   const text = bookings
     ? `every column exists; times without a zone are in ${bookings.timezone}`
     : 'none: reservations of the service are kept, and compared with nothing';
-  if (bookings) yield* sourceFindings(what, await mirror.bookings.check(bookings), text);
-  else yield { what, result: 'ok', text } as const;
+  return [...findings, ...sourceFindings('source of reservations', faults, text)];
 }
 
 function sourceFindings(what: string, faults: readonly string[], ok: string): Finding[] {
@@ -445,12 +439,6 @@ async function* checkAllRows(deps: CheckDeps): AsyncGenerator<Finding> {
     });
     yield* faults.length > 0 ? faults : findings;
   }
-}
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
 }
 
 /** Runs one check. An error that it throws becomes one or more results `fault`. */
