@@ -178,13 +178,9 @@ interface Called {
 function describeMatches(types: readonly TypeMatches[], { names, by, out, assignsIds }: Called): string[] {
   const all = types.flatMap(({ streams }) => streams);
   const linkable = all.reduce((sum, { counts }) => sum + counts.match, 0);
-  const isUnmatched = all.some(({ by: fields, counts }) => fields.length === 0 && counts.only_here > 0);
   const again = ['slotsync match', ...names, ...(by === undefined ? [] : ['--by', quote(by)])].join(' ');
   return lines(
     types.flatMap(describeType),
-    isUnmatched &&
-      types.some(({ nobodys }) => nobodys.only_there + nobodys.without_id > 0) &&
-      'To find objects by their values too: slotsync match <stream> --by <field,…>',
     !assignsIds &&
       all.some(({ unnamed }) => unnamed > 0) && [
         'Objects without an external id can be linked only with service.assignExternalIds,',
@@ -210,12 +206,19 @@ function describeType({ type, objects, streams, nobodys, samples }: TypeMatches)
     ['ambiguous', nobodys.ambiguous, 'several rows or objects have the same values'],
   ]);
   const nobodysStream = streams.length === 1 ? streams[0]?.stream : undefined;
+  const others = plural(nobodys.only_there + nobodys.without_id, 'object');
   return lines(
     `${type}: ${plural(objects, 'object')} at the service`,
     streams.flatMap((stream) => [
       '',
-      `${stream.stream}: ${plural(stream.rows, 'row')} in the mirror`,
+      `${stream.stream}: ${plural(stream.rows, 'row')} in the mirror, matched by ${['external id', ...stream.by].join(', then by ')}`,
       ...table(['', 'count', ''], rowsOfStream(stream), { indent: 2 }).split('\n'),
+      ...(stream.counts.only_here > 0 && nobodys.only_there + nobodys.without_id > 0
+        ? [
+            `${others} without a row may belong to these rows. To match by ${stream.by.length > 0 ? 'other' : 'their'} values:`,
+            `slotsync match ${stream.stream} --by <field,…>`,
+          ]
+        : []),
     ]),
     rest.length > 0 && [
       '',

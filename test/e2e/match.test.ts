@@ -140,6 +140,16 @@ describe('the command match', () => {
     expect((await readdir(world.folder)).join(' ')).not.toContain('unfinished');
   });
 
+  it('says how rows were matched, and what to do about the others', async () => {
+    for (const extId of ['room_R1', 'by_hand'])
+      world.sandbox.addObject({ extId, typeId: 'room', fields: roomFields(1) });
+    const { stdout } = await world.run(['match', 'rooms']);
+    expect(stdout).toContain('rooms: 6 rows in the mirror, matched by external id\n');
+    expect(stdout).toContain('slotsync match rooms --by <field,…>');
+    const by = await world.run(['match', 'rooms', '--by', 'room.name']);
+    expect(by.stdout).toContain('rooms: 6 rows in the mirror, matched by external id, then by room.name\n');
+  });
+
   it('prints samples in full length', async () => {
     await world.sql`UPDATE rooms SET name = repeat('long ', 7) || code, seats = seats + 1000000`;
     const names = await world.sql<{ code: string; name: string }[]>`SELECT code, name FROM rooms`;
