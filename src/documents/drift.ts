@@ -92,14 +92,7 @@ function verifyLead(
     describeKeptObjects(kept),
     wrongType > 0 &&
       'An object of another type is never sent: change the external id of the object or of the row, then: slotsync sync',
-    streams.flatMap(({ type, extra = 0 }) =>
-      extra > 0
-        ? `${plural(extra, 'object')} of type ${type} ${extra === 1 ? 'belongs' : 'belong'} to no record${extras ? '' : ': slotsync verify --extras lists them'}.`
-        : [],
-    ),
-    extras &&
-      result.extra > 0 &&
-      'An object without a record is not drift, and slotsync never changes it. To link it to a row: slotsync match',
+    describeExtra(result.extra, extras),
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row was deleted.`,
     excepted > 0 && describeExceptions(excepted),
@@ -205,7 +198,7 @@ const nextOf = (kind: DriftKind) =>
   isRepaired(kind)
     ? 'a repair sends the object again'
     : kind === 'extra'
-      ? 'slotsync does not change it'
+      ? 'to link it to a row: slotsync match'
       : kind === 'kept'
         ? 'to overwrite it once from the mirror: slotsync take'
         : 'correct it by hand';
@@ -258,10 +251,10 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
   };
 }
 
-/** Sentence about objects that belong to no record, which slotsync never changes. False for zero. */
-export const describeExtra = (objects: number): string | false =>
+/** Sentence about objects that belong to no record, which slotsync never changes. `areListed`: they follow. False for zero. */
+export const describeExtra = (objects: number, areListed = false): string | false =>
   objects > 0 &&
-  `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`;
+  `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}${areListed ? '' : `: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}`}.`;
 
 /** Sentence about objects that keep values entered at the service, because of field rules. False for zero. */
 export const describeKeptObjects = (objects: number): string | false =>

@@ -90,7 +90,7 @@ describe('slotsync verify', () => {
     expect(stdout).toContain("rooms 'R1' (room_R1) was changed at the service");
     expect(stdout).toContain('room.name: "=Aula" at the service, "Sal 1" expected');
     expect(stdout).toContain(
-      '1 object of type room belongs to no record: slotsync verify --extras lists them.',
+      '1 object belongs to no record, and is left as it is: slotsync verify --extras lists it.',
     );
     expect(stdout).toContain('Written to drift.csv.');
     expect(code).toBe(1);
@@ -119,6 +119,10 @@ describe('slotsync verify', () => {
     const runs = await world.run(['runs', '--kind', 'verify']);
     expect(runs.stdout.match(/verify/g)).toHaveLength(3);
     expect((await world.run(['runs', '2'])).stdout).toMatch(/Drift: 2 found, 0 resolved/);
+    const listed = (await world.run(['verify', 'rooms', '--extras'])).stdout;
+    expect(listed.match(/belongs to no record/g)).toHaveLength(2); // the number, and the one object
+    expect(listed).toContain('1 object belongs to no record, and is left as it is.\n');
+    expect(listed).toContain('; to link it to a row: slotsync match.');
   });
 
   it.each([
