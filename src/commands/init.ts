@@ -3,8 +3,9 @@ import path from 'node:path';
 import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import type { CatalogueTable } from '../mirror/read-catalogue.js';
+import { plural } from '../text/format.js';
 import { listNames } from '../text/nearest-name.js';
-import { print } from '../render/print.js';
+import { print, printLine } from '../render/print.js';
 import {
   describeProposal,
   renderConfiguration,
@@ -110,18 +111,20 @@ async function askForTables(
   matched: readonly TableOfType[],
 ): Promise<CatalogueTable[]> {
   const { default: checkbox } = await import('@inquirer/checkbox');
-  const choices = tables.flatMap((table) =>
-    matched
-      .filter((match) => match.table === table)
-      .map((match) => {
-        const doubt = doubtOf(match);
-        const name = visibleInLine(`${toSource(table)} → ${match.type.extId}${doubt ? ` (${doubt})` : ''}`);
-        return { name, value: table, checked: doubt === undefined };
-      }),
-  );
+  const byPlace = matched.toSorted((a, b) => tables.indexOf(a.table) - tables.indexOf(b.table));
+  const choices = byPlace.map((match) => {
+    const [doubt, source] = [doubtOf(match), toSource(match.table)];
+    const name = visibleInLine(`${source} → ${match.type.extId}${doubt ? ` (${doubt})` : ''}`);
+    return { name, value: match.table, checked: doubt === undefined };
+  });
   if (choices.length === 0) return [];
+  const others = tables.filter((table) => !choices.some(({ value }) => value === table)).map(toSource);
+  if (others.length > 0)
+    printLine(
+      `${plural(others.length, 'table')} not listed, because no type has a similar name: ${listNames(others)}. To include such a table, name all tables: slotsync init --tables <table>,<table>=<type>,…`,
+    );
   try {
-    return await checkbox({ message: 'Which tables?', choices, required: true });
+    return await checkbox({ message: 'Tables to include:', choices, required: true });
   } catch (error) {
     throw new UsageError('stopped: nothing was written', { cause: error });
   }

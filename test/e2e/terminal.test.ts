@@ -122,6 +122,18 @@ it.skipIf(!hasScript)('status --watch redraws one screen, and removes the screen
   expect(watch.screen.shown()).toEqual(['']);
 });
 
+it.skipIf(!hasScript)('init names the tables that it does not list, and how to include them', async () => {
+  await world.sql`CREATE TABLE audit_log (at timestamptz)`;
+  const init = startOnTerminal('init --out other.config.ts');
+  await init.shows(/Tables to include:/);
+  const shown = init.screen.shown().join(' ').replaceAll(/\s+/g, ' ');
+  expect(shown).toMatch(
+    /1 table not listed, .*: public.audit_log\. .*: slotsync init --tables <table>,<table>=<type>/,
+  );
+  init.press('\u0003');
+  expect(await init.ended).toBe(2);
+});
+
 it('status --watch refuses a pipe and --json, and says what to do', async () => {
   const pipe = await world.run(['status', '--watch']);
   expect(pipe).toMatchObject({ code: 2, stdout: '' });

@@ -21,6 +21,9 @@ export function createScreen({ columns = 80, rows = 24 } = {}) {
     const top = Math.max(0, lines.length - rows);
     if (command === 'm') return;
     if (command === 'H') [row, column] = [outside ? 0 : top, 0];
+    else if (command === 'A') row = Math.max(0, row - Number(parameters || 1));
+    else if (command === 'B') row += Number(parameters || 1);
+    else if (command === 'G') column = Number(parameters || 1) - 1;
     else if (command === 'J' && parameters === '') {
       lines[row] = (lines[row] ?? []).slice(0, column);
       lines.length = row + 1;
