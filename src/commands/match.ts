@@ -274,7 +274,7 @@ function describeApplied({ linked, already, others }: AppliedLinks): string[] {
     `${plural(linked.length, 'row')} linked.`,
     assigned > 0 && `${plural(assigned, 'object')} will get an external id with the next sync.`,
     already > 0 && `${plural(already, 'line')} skipped: the record already has the object.`,
-    others > 0 && `${plural(others, 'line')} of other classes skipped.`,
+    others > 0 && `${plural(others, 'line')} skipped: the class is not match.`,
     linked.length > 0 && 'Nothing was written at the service. To see what a sync would change: slotsync plan',
   );
 }
