@@ -1,5 +1,5 @@
 // Message bodies of the channels: slotsync's own JSON, the formats of Slack and Teams, and documents for mail.
-import type { Document } from '../documents/document.js';
+import { section, type Document } from '../documents/document.js';
 import { documentToHtml } from '../render/html.js';
 import { documentToText } from '../render/text.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
@@ -18,20 +18,20 @@ const SLACK_SECTIONS = 40;
 export function toSlackBody(notice: Notice) {
   const sections = notice.alerts.slice(0, SLACK_SECTIONS).map(({ title, details, commands }) => {
     const body = [...details.map(slackText), ...commands.map((command) => `\`${slackText(command)}\``)];
-    return section(`*${slackText(title)}*\n${body.join('\n')}`);
+    return slackSection(`*${slackText(title)}*\n${body.join('\n')}`);
   });
   const left = notice.alerts.length - sections.length;
   return {
     text: slackText(`slotsync: ${subjectOf(notice)}`),
     blocks: [
       ...sections,
-      ...(left > 0 ? [section(`and ${left} more: \`slotsync alerts\``)] : []),
+      ...(left > 0 ? [slackSection(`and ${left} more: \`slotsync alerts\``)] : []),
       { type: 'context', elements: [{ type: 'mrkdwn', text: slackText(senderOf(notice)) }] },
     ],
   };
 }
 
-function section(text: string) {
+function slackSection(text: string) {
   return { type: 'section', text: { type: 'mrkdwn', text: text.slice(0, SLACK_TEXT) } };
 }
 
@@ -88,10 +88,8 @@ export const toDocument = (notice: Notice): Document => ({
   title: subjectOf(notice),
   lead: [`From ${senderOf(notice)}`],
   sections: [
-    {
-      id: 'alerts',
-      title: 'Alerts',
+    section('alerts', 'Alerts', {
       points: notice.alerts.map(({ title, details, commands }) => ({ text: title, details, commands })),
-    },
+    }),
   ],
 });

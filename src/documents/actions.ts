@@ -1,7 +1,7 @@
 // Document and section that list the actions of operators, such as approvals and retries.
 import type { NotedAction } from '../state/actions.js';
 import type { OperatorAction } from '../state/schema.js';
-import { linkToRun, text, type Document, type Point, type Section } from './document.js';
+import { linkToRun, section, text, type Document, type Point, type Section } from './document.js';
 
 const VERBS: Record<OperatorAction, string> = {
   approve: 'approved',
@@ -34,7 +34,7 @@ export function actionsDocument(actions: readonly NotedAction[]): Document {
 }
 
 export function actionsSection(actions: readonly NotedAction[]): Section {
-  return { id: 'actions', title: 'What operators did', points: actions.map(toPoint) };
+  return section('actions', 'What operators did', { points: actions.map(toPoint) });
 }
 
 function toPoint({ at, by, via, action, subject, runId, reason }: NotedAction): Point {

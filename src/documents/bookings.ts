@@ -11,11 +11,12 @@ import {
   linkToBooking,
   linkToRecord,
   linkToRun,
+  section,
   text,
   type Document,
   type Fact,
-  type Point,
   type Section,
+  type Sparse,
   type Text,
   formatValues,
   factsOfFields,
@@ -123,13 +124,10 @@ export function reconcileDocument(
     ),
     sections: [
       verdictsSection(counts),
-      {
-        ...bookingsSection(discrepancies, timeZone, command),
-        paragraphs:
-          discrepancies.length === MOST_BOOKINGS
-            ? [`These are the first ${MOST_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies`]
-            : [],
-      },
+      bookingsSection('Bookings, earliest first', discrepancies, timeZone, command, [
+        discrepancies.length === MOST_BOOKINGS &&
+          `These are the first ${MOST_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies`,
+      ]),
     ],
   };
 }
@@ -150,13 +148,13 @@ export function bookingsDocument(
     sections: [
       verdictsSection(counts),
       ...(week && total > 0 ? [weekSection(week, timeZone)] : []),
-      {
-        ...bookingsSection(listed, timeZone),
-        title:
-          total > listed.length
-            ? `The first ${listed.length} bookings, earliest first`
-            : 'Bookings, earliest first',
-      },
+      bookingsSection(
+        total > listed.length
+          ? `The first ${listed.length} bookings, earliest first`
+          : 'Bookings, earliest first',
+        listed,
+        timeZone,
+      ),
     ],
   };
 }
@@ -164,9 +162,7 @@ export function bookingsDocument(
 const ORDER = Object.keys(VERDICT_MEANINGS);
 
 function verdictsSection(counts: readonly { verdict: Verdict; count: number }[]): Section {
-  return {
-    id: 'verdicts',
-    title: 'By verdict',
+  return section('verdicts', 'By verdict', {
     table: {
       headings: ['verdict', 'bookings', 'meaning'],
       rows: counts
@@ -174,7 +170,7 @@ function verdictsSection(counts: readonly { verdict: Verdict; count: number }[])
         .toSorted((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))
         .map(({ verdict, count }) => [text`${{ status: verdict }}`, count, VERDICT_MEANINGS[verdict]]),
     },
-  };
+  });
 }
 
 /** Calendar of a week. A booking whose times differ between mirror and service is drawn at both times. */
@@ -182,9 +178,7 @@ function weekSection(
   { monday, rows }: { monday: string; rows: readonly ReservationRow[] },
   timeZone: string,
 ): Section {
-  return {
-    id: 'week',
-    title: `Week of ${monday}`,
+  return section('week', `Week of ${monday}`, {
     paragraphs: [
       `${plural(rows.length, 'booking')} of this week ${rows.length === 1 ? 'does' : 'do'} not agree.`,
     ],
@@ -209,22 +203,24 @@ function weekSection(
         };
       }),
     },
-  };
+  });
 }
 
-const bookingsSection = (listed: readonly ReservationRow[], timeZone: string, command?: string): Section => ({
-  id: 'bookings',
-  title: 'Bookings, earliest first',
-  points: listed.map((row): Point => ({
-    status: row.verdict,
-    text: describeBooking(row, timeZone),
-    next: nextOfBooking(row, command),
-  })),
-});
-
-/** Returns text such as `booking 4: objects room_R1 → room_R4`. */
-const describeBooking = (row: ReservationRow, timeZone: string): Text =>
-  text`${linkToBooking(row.key)}: ${describeVerdictAndProblem(row, timeZone)}`;
+const bookingsSection = (
+  title: string,
+  listed: readonly ReservationRow[],
+  timeZone: string,
+  command?: string,
+  paragraphs: Sparse<Text> = [],
+): Section =>
+  section('bookings', title, {
+    paragraphs,
+    points: listed.map((row) => ({
+      status: row.verdict,
+      text: text`${linkToBooking(row.key)}: ${describeVerdictAndProblem(row, timeZone)}`,
+      next: nextOfBooking(row, command),
+    })),
+  });
 
 function describeVerdictAndProblem(row: ReservationRow, timeZone: string): string {
   const problem = row.problem === null ? '' : `; ${describeProblem(row.problem)}`;
@@ -313,32 +309,28 @@ export function bookingDocument(
       `Next: ${known ? nextOfBooking(known) : 'compare the booking: slotsync reconcile'}`,
     ),
     sections: [
-      ...(sides ? bookingSides(sides, timeZone) : present<Section>(known && asCompared(known, timeZone))),
-      {
-        id: 'verdicts',
-        title: 'Verdicts, latest first',
+      ...(sides ? bookingSides(sides, timeZone) : present(known && asCompared(known, timeZone))),
+      section('verdicts', 'Verdicts, latest first', {
         paragraphs: events.map(
           ({ at: since, from, to, runId }) =>
             text`${new Date(since)}  ${from ?? 'not known'} → ${to ?? 'removed'}, ${runId === null ? 'run –' : linkToRun(runId)}`,
         ),
-      },
+      }),
     ],
   };
 }
 
 function asCompared(row: ReservationRow, timeZone: string): Section {
   const { externalId, destinationId, beginHere, endHere, beginThere, endThere, seenAt } = row;
-  return {
-    id: 'compared',
-    title: 'As of the last comparison',
-    facts: present<Fact>(
-      [['Compared', text`${seenAt}`]],
-      externalId !== null && [['External id', externalId]],
-      destinationId !== null && [['Number at the service', destinationId]],
-      beginHere && [['In the mirror', describePeriod(beginHere, endHere, timeZone)]],
-      beginThere && [['At the service', describePeriod(beginThere, endThere, timeZone)]],
-    ),
-  };
+  return section('compared', 'As of the last comparison', {
+    facts: [
+      ['Compared', text`${seenAt}`],
+      externalId !== null && ['External id', externalId],
+      destinationId !== null && ['Number at the service', destinationId],
+      beginHere && ['In the mirror', describePeriod(beginHere, endHere, timeZone)],
+      beginThere && ['At the service', describePeriod(beginThere, endThere, timeZone)],
+    ],
+  });
 }
 
 /** Sections with the booking as just read from the mirror and from the service, and the requests that read it. */
@@ -364,10 +356,8 @@ function bookingSides(
     ];
   });
   return [
-    {
-      id: 'mirror',
-      title: 'In the mirror',
-      paragraphs: here ? [] : ['No booking has this key.'],
+    section('mirror', 'In the mirror', {
+      paragraphs: [!here && 'No booking has this key.'],
       facts: here && [
         [
           'Booking',
@@ -376,18 +366,14 @@ function bookingSides(
         ...here.references.map(({ stream, localKey }): Fact => ['Object', linkToRecord(stream, localKey)]),
         ...factsOfFields(here.fields),
       ],
-    },
-    {
-      id: 'there',
-      title: 'At the service',
-      paragraphs: reservations.length === 0 ? ['No reservation.'] : [],
+    }),
+    section('there', 'At the service', {
+      paragraphs: [reservations.length === 0 && 'No reservation.'],
       facts: [...there, ...cancelled],
-    },
-    {
-      id: 'requests',
-      title: 'Requests just now',
+    }),
+    section('requests', 'Requests just now', {
       paragraphs: requests.map(({ asked, results }) => `${asked}: ${plural(results, 'result')}`),
-    },
+    }),
   ];
 }
 

@@ -11,6 +11,7 @@ import { formatDuration, formatNumber, lines, plural, present } from '../text/fo
 import {
   joinTexts,
   linkToRecord,
+  section,
   text,
   withQuery,
   WORDS_OF_STATUSES,
@@ -239,14 +240,12 @@ export function causesSection(
   { most = Infinity, now }: { most?: number; now: Date },
 ): Section {
   const more = causes.length - most;
-  return {
-    id: 'causes',
-    title: 'Causes, with most waiting records first',
+  return section('causes', 'Causes, with most waiting records first', {
     points: [
-      ...causes.slice(0, most).map((cause) => causeToPoint(cause, now)),
-      ...(more > 0 ? [{ text: plural(more, 'more cause'), commands: ['slotsync failures'] }] : []),
+      causes.slice(0, most).map((cause) => causeToPoint(cause, now)),
+      more > 0 && { text: plural(more, 'more cause'), commands: ['slotsync failures'] },
     ],
-  };
+  });
 }
 
 /** List entry of a cause. On the page, users who may act see a button that retries its records. */

@@ -154,6 +154,27 @@ export interface Document {
   sections: readonly Section[];
 }
 
+/** A list in which false, null and undefined are left out, so that an entry may stand behind its condition. */
+export type Sparse<Entry> = readonly (Entry | false | null | undefined)[];
+
+interface Content extends Omit<Section, 'id' | 'title' | 'paragraphs' | 'facts' | 'points'> {
+  paragraphs?: readonly (Text | Sparse<Text> | false | null | undefined)[];
+  facts?: Sparse<Fact> | undefined;
+  points?: readonly (Point | Sparse<Point> | false | null | undefined)[];
+}
+
+export function section(id: string, title: string, content: Content = {}): Section {
+  const { paragraphs, facts, points } = content;
+  return {
+    id,
+    title,
+    ...content,
+    paragraphs: paragraphs && present<Text>(...paragraphs),
+    facts: facts && present<Fact>(facts),
+    points: points && present<Point>(...points),
+  };
+}
+
 export const filledSections = (sections: readonly Section[]): Section[] =>
   sections.filter(({ cards = [], graphs = [], paragraphs = [], facts = [], points = [], table }) =>
     [cards, graphs, paragraphs, facts, points, table?.rows ?? []].some(({ length }) => length > 0),

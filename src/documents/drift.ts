@@ -7,6 +7,7 @@ import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
 import { formatDuration, formatNumber, plural, lines } from '../text/format.js';
 import {
   linkToRecord,
+  section,
   text,
   withQuery,
   type Document,
@@ -101,11 +102,8 @@ function verifyLead(
   );
 }
 
-const byStream = (headings: readonly string[], rows: Table['rows']): Section => ({
-  id: 'streams',
-  title: 'By stream',
-  table: { headings: ['stream', ...headings], rows },
-});
+const byStream = (headings: readonly string[], rows: Table['rows']): Section =>
+  section('streams', 'By stream', { table: { headings: ['stream', ...headings], rows } });
 
 interface VerifiedStream {
   stream: string;
@@ -142,13 +140,9 @@ export function driftDocument(
         ),
         paragraphs: verified.length === 0 ? ['No records yet.'] : [],
       },
-      {
-        id: 'repairs',
-        title: 'To repair',
-        points: verified.flatMap(({ stream, repairable }) =>
-          repairable > 0 ? [repairPoint(stream, repairable)] : [],
-        ),
-      },
+      section('repairs', 'To repair', {
+        points: verified.map(({ stream, repairable }) => repairable > 0 && repairPoint(stream, repairable)),
+      }),
       driftSection(
         listed,
         counts.reduce((sum, { count }) => sum + count, 0),
@@ -181,17 +175,13 @@ const repairPoint = (stream: string, repairable: number): Point => ({
 });
 
 function driftSection(listed: readonly DriftRow[], total: number): Section {
-  return {
-    id: 'objects',
-    title: 'Objects',
-    paragraphs:
-      total > listed.length
-        ? [
-            `The first ${listed.length} of ${formatNumber(total)}. All of them: slotsync verify --out drift.csv, or SELECT * FROM slotsync.drift`,
-          ]
-        : [],
+  return section('objects', 'Objects', {
+    paragraphs: [
+      total > listed.length &&
+        `The first ${listed.length} of ${formatNumber(total)}. All of them: slotsync verify --out drift.csv, or SELECT * FROM slotsync.drift`,
+    ],
     points: listed.map(driftToPoint),
-  };
+  });
 }
 
 const nextOf = (kind: DriftKind) =>

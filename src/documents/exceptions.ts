@@ -2,7 +2,7 @@
 import { commandFor } from '../situation/commands.js';
 import type { Exception } from '../state/exceptions.js';
 import { plural } from '../text/format.js';
-import { linkToRecord, text, type Document, type Text } from './document.js';
+import { linkToRecord, section, text, type Document, type Text } from './document.js';
 
 /** Example: `since 2026-11-22 07:12 CET, by anna, until 2026-12-01 00:00 CET: the caretaker names it`. */
 export function describeException(exception: Omit<Exception, 'stream' | 'localKey'>): Text {
@@ -22,14 +22,12 @@ export const exceptionsDocument = (all: readonly Exception[]): Document => ({
   title: 'Exceptions',
   lead: [all.length === 0 ? 'There are no exceptions.' : `${plural(all.length, 'exception')}.`],
   sections: [
-    {
-      id: 'exceptions',
-      title: 'Records that slotsync does not change',
+    section('exceptions', 'Records that slotsync does not change', {
       points: all.map((exception) => ({
         status: 'excepted',
         text: text`${linkToRecord(exception.stream, exception.localKey)}, ${describeException(exception)}`,
         next: `To end it: ${endCommand(exception.stream, exception.localKey)}`,
       })),
-    },
+    }),
   ],
 });

@@ -14,6 +14,7 @@ import {
   linkToRecord,
   linkToRun,
   joinTexts,
+  section,
   text,
   type Document,
   type Point,
@@ -41,14 +42,11 @@ export function failuresDocument(
     lead: failuresLead(facts, describeCauses(facts, most)),
     sections: [
       causesSection(causes, { most, now }),
-      {
-        id: 'records',
-        title:
-          records.length < total
-            ? `The first ${records.length} of ${formatNumber(total)} records`
-            : 'Records',
-        points: records.map(failureToPoint),
-      },
+      section(
+        'records',
+        records.length < total ? `The first ${records.length} of ${formatNumber(total)} records` : 'Records',
+        { points: records.map(failureToPoint) },
+      ),
     ],
   };
 }

@@ -7,6 +7,7 @@ import { sum } from './concerns/concern.js';
 import { isFrozen } from './concerns/records.js';
 import {
   addressOfRun,
+  section,
   text,
   withQuery,
   type Card,
@@ -85,11 +86,8 @@ export function describeUnderWay({ runs, now, secondsLeft }: SituationFacts): Te
   return text`Run ${String(run.id)} (${run.kind})${more} under way${done}${end && text`, done about ${end}`}`;
 }
 
-export const streamsSection = (facts: SituationFacts): Section => ({
-  id: 'streams',
-  title: 'Streams',
-  cards: cardsOf(facts),
-});
+export const streamsSection = (facts: SituationFacts): Section =>
+  section('streams', 'Streams', { cards: cardsOf(facts) });
 
 function cardsOf(facts: SituationFacts): Card[] {
   const { configured, recordedStreams, streamStates, now, history } = facts;
@@ -152,13 +150,11 @@ function badgesOf(facts: Situation, stream: string): Card['badges'] {
 
 export function graphsSection(facts: SituationFacts): Section {
   const { history } = facts;
-  const titled = { id: 'graphs', title: 'Requests and objects' };
-  if (!history) return titled;
+  if (!history) return section('graphs', 'Requests and objects');
   const { hour, lastNight, nights, days } = history;
   const objects = days.map((day) => sum(nights.map((night) => (night.day === day ? night.sent : 0))));
   const most = mostOf(objects);
-  return {
-    ...titled,
+  return section('graphs', 'Requests and objects', {
     graphs: present<Graph>(
       requestsGraph('Requests a second, last hour', hour, facts),
       lastNight && requestsGraph('Requests a second, last night', lastNight, facts),
@@ -174,7 +170,7 @@ export function graphsSection(facts: SituationFacts): Section {
         isBars: true,
       },
     ),
-  };
+  });
 }
 
 /** Graph of the requests of all processes: average per second in each step, and the busiest second (dotted line). */

@@ -13,10 +13,12 @@ import { plural, present } from '../text/format.js';
 import {
   linkToRecord,
   linkToRun,
+  section,
   text,
   type Document,
   type Fact,
   type Section,
+  type Sparse,
   type Text,
   describeChange,
   describeKept,
@@ -61,7 +63,7 @@ function inState(
   sides?: RecordExplained,
 ): Section {
   const [parentStream, parentKey] = JSON.parse(record?.waitsFor ?? '[]') as string[];
-  const facts: (Fact | false | null | undefined)[] = [
+  const facts: Sparse<Fact> = [
     ['Record', record ? describeRecord(record) : 'none: never sent'],
     !!record?.errorMessage && ['Why', `${record.errorCode}: ${record.errorMessage}`],
     parentStream !== undefined &&
@@ -90,24 +92,20 @@ function inState(
     ]) ?? former.map(({ externalId }): Fact => ['Former object', externalId])),
     waitingChanges > 0 && ['Inbox', 'the key waits for a worker'],
   ];
-  return {
-    id: 'state',
-    title: 'In the state',
-    facts: facts.filter((fact) => fact !== false && fact !== null && fact !== undefined),
-    points:
-      drift && drift.kind !== 'kept'
-        ? [
-            {
-              text: 'Drift',
-              details: describeDriftFields(Object.entries(drift.fields ?? {})),
-              next:
-                drift.kind === 'stored_otherwise'
-                  ? 'A repair skips this object until a value changes: correct the mapping, or the object at the service.'
-                  : `To repair it: slotsync verify ${stream} --repair`,
-            },
-          ]
-        : [],
-  };
+  return section('state', 'In the state', {
+    facts,
+    points: [
+      drift &&
+        drift.kind !== 'kept' && {
+          text: 'Drift',
+          details: describeDriftFields(Object.entries(drift.fields ?? {})),
+          next:
+            drift.kind === 'stored_otherwise'
+              ? 'A repair skips this object until a value changes: correct the mapping, or the object at the service.'
+              : `To repair it: slotsync verify ${stream} --repair`,
+        },
+    ],
+  });
 }
 
 function describeRecord(record: NonNullable<KnownRecord['record']>): Text {
@@ -160,63 +158,48 @@ function sidesSections(sides: RecordExplained): Section[] {
     sides;
   const takeCommand = commandFor('slotsync take', stream, key);
   return [
-    {
-      id: 'row',
-      title: 'Row in the mirror',
-      paragraphs: present(
+    section('row', 'Row in the mirror', {
+      paragraphs: [
         !row && `No row. Source: ${readFrom}.`,
         hiddenColumns > 0 &&
           `${plural(hiddenColumns, 'column')} not shown, because the mapping does not read them. To show all columns: ${commandFor('slotsync explain', stream, key, '--all')}`,
-      ),
+      ],
       facts: Object.entries(row ?? {}).map(([column, value]) => [column, formatValue(value)]),
-    },
-    {
-      id: 'object',
-      title: 'Object made from the row',
-      paragraphs: object ? [] : [`None${problem === undefined ? '' : `: ${problem}`}.`],
-      facts: object
-        ? [['Object', `${object.extId}, type ${object.typeId}`], ...factsOfFields(object.fields)]
-        : [],
-    },
-    {
-      id: 'there',
-      title: 'At the service',
-      paragraphs: there
-        ? []
-        : [
-            externalId === undefined
-              ? 'Not looked up, because the row has no external id.'
-              : `No object has the external id ${externalId}.`,
-          ],
-      facts: there
-        ? [
-            ['Object', `number ${there.id}, ${there.active ? 'active' : 'inactive'}`],
-            ...factsOfFields(there.fields),
-          ]
-        : [],
-    },
-    {
-      id: 'changes',
-      title: 'Changes by the next write',
+    }),
+    section('object', 'Object made from the row', {
+      paragraphs: [!object && `None${problem === undefined ? '' : `: ${problem}`}.`],
+      facts: object && [
+        ['Object', `${object.extId}, type ${object.typeId}`],
+        ...factsOfFields(object.fields),
+      ],
+    }),
+    section('there', 'At the service', {
+      paragraphs: [
+        !there &&
+          (externalId === undefined
+            ? 'Not looked up, because the row has no external id.'
+            : `No object has the external id ${externalId}.`),
+      ],
+      facts: there && [
+        ['Object', `number ${there.id}, ${there.active ? 'active' : 'inactive'}`],
+        ...factsOfFields(there.fields),
+      ],
+    }),
+    section('changes', 'Changes by the next write', {
       paragraphs:
         object && changes.length === 0 ? ['A write would change nothing.'] : changes.map(describeChange),
-    },
-    {
-      id: 'kept',
-      title: 'Fields that keep the value of the service',
+    }),
+    section('kept', 'Fields that keep the value of the service', {
       paragraphs: kept.map(describeKept),
-      facts:
-        kept.length > 0
-          ? [['To overwrite them once from the mirror', text`${{ command: takeCommand }}`]]
-          : [],
-    },
+      facts: [
+        kept.length > 0 && ['To overwrite them once from the mirror', text`${{ command: takeCommand }}`],
+      ],
+    }),
   ];
 }
 
 function history({ batches }: KnownRecord): Section {
-  return {
-    id: 'history',
-    title: 'Runs that included it, newest first',
+  return section('history', 'Runs that included it, newest first', {
     table: {
       headings: ['run', 'kind', 'operation', 'batch', 'state', 'error', 'at'],
       rows: batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => [
@@ -229,17 +212,16 @@ function history({ batches }: KnownRecord): Section {
         text`${new Date(at)}`,
       ]),
     },
-  };
+  });
 }
 
-export const writesSection = (writes: readonly NotedWrite[]): Section => ({
-  id: 'writes',
-  title: 'Accepted writes, newest first',
-  points: writes.map(({ at, operation, fields, fieldValues, runId, startedBy }) => ({
-    text: text`${at}: ${operation}, ${linkToRun(runId)}, started by a ${startedBy}`,
-    details: fieldValues?.map(describeWritten) ?? [fields.join(', ')],
-  })),
-});
+export const writesSection = (writes: readonly NotedWrite[]): Section =>
+  section('writes', 'Accepted writes, newest first', {
+    points: writes.map(({ at, operation, fields, fieldValues, runId, startedBy }) => ({
+      text: text`${at}: ${operation}, ${linkToRun(runId)}, started by a ${startedBy}`,
+      details: fieldValues?.map(describeWritten) ?? [fields.join(', ')],
+    })),
+  });
 
 const describeWritten = ({ field, old, new: values }: WrittenField): string =>
   old ? describeChange({ field, old, new: values }) : `${field}: ${formatValues(values)}`;
@@ -256,14 +238,12 @@ export function unownedDocument({ name, objectTypes }: Stream, object: FoundObje
         : `Next: no action needed: ${name} has objects of type ${[...objectTypes].join(', ')}`,
     ],
     sections: [
-      {
-        id: 'there',
-        title: 'At the service',
+      section('there', 'At the service', {
         facts: [
           ['Object', `number ${id}, ${known}, type ${typeId}, ${active ? 'active' : 'inactive'}`],
           ...factsOfFields(fields),
         ],
-      },
+      }),
     ],
   };
 }

@@ -3,7 +3,7 @@ import { concerns, type Concern } from './concerns/concerns.js';
 import type { ReportFacts } from '../situation/report.js';
 import { listVerified } from '../situation/situation.js';
 import { formatDuration, formatNumber, plural, present } from '../text/format.js';
-import { countsByStream, text, type Document, type Section, type Text } from './document.js';
+import { countsByStream, section, text, type Document, type Section, type Text } from './document.js';
 import { actionsSection } from './actions.js';
 import { causesSection, statusInWords } from './causes.js';
 import { describeHeldRecords, describeSettled, describeUnsent } from './failures.js';
@@ -78,18 +78,14 @@ const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 function changed({ streams, runCounts }: ReportFacts): Section {
   type Row = (typeof streams)[number];
   const runs = runCounts.reduce((sum, { runs: some }) => sum + some, 0);
-  return {
-    id: 'changed',
-    title: 'What changed',
+  return section('changed', 'What changed', {
     paragraphs: [
       streams.length === 0
         ? 'No run planned or sent changes.'
         : '“To create”, “to update” and so on are planned; “created”, “updated” and “deactivated” were accepted by the service. A run that began earlier counts completely.',
-      ...(streams.length > 0 && runs > 1
-        ? [
-            `The numbers are sums over ${formatNumber(runs)} runs: a record counts once in each run that included it.`,
-          ]
-        : []),
+      streams.length > 0 &&
+        runs > 1 &&
+        `The numbers are sums over ${formatNumber(runs)} runs: a record counts once in each run that included it.`,
     ],
     table: countsByStream(streams, [
       ...OPERATIONS.map(
@@ -98,7 +94,7 @@ function changed({ streams, runCounts }: ReportFacts): Section {
       ...ACCEPTED.map(([name, heading]) => [heading, (row: Row) => row.accepted[name]] as const),
       ...OUTCOMES.map((name) => [statusInWords(name), (row: Row) => row.outcomes[name]] as const),
     ]),
-  };
+  });
 }
 
 function runs({ listed, runCounts }: ReportFacts): Section {
@@ -107,9 +103,7 @@ function runs({ listed, runCounts }: ReportFacts): Section {
     const ofKind = runCounts.filter((counted) => counted.kind === kind);
     return `${kind}: ${ofKind.map(({ status, runs: number }) => `${formatNumber(number)} ${status}`).join(', ')}`;
   });
-  return {
-    id: 'runs',
-    title: 'Runs',
+  return section('runs', 'Runs', {
     paragraphs: [counts.length === 0 ? 'None.' : `${counts.join('; ')}.`],
     table: {
       headings: ['run', 'kind', 'started', 'took', 'status'],
@@ -121,7 +115,7 @@ function runs({ listed, runCounts }: ReportFacts): Section {
         `${pausedAt && !finishedAt ? 'paused' : status}${errorCode === null ? '' : `: ${errorCode}`}`,
       ]),
     },
-  };
+  });
 }
 
 /** Section of records that are not in sync. Does not say that all are in sync while some are held. */
@@ -142,15 +136,15 @@ function notInSync(facts: ReportFacts): Section {
 
 function drift(facts: ReportFacts): Section {
   const { driftChanges } = facts;
-  const { paragraphs = [], ...section } = verifiedSection(facts);
+  const verified = verifiedSection(facts);
   return {
-    ...section,
+    ...verified,
     paragraphs:
       listVerified(facts).length === 0
         ? ['No record yet.']
         : [
             `Drift in this period: ${formatNumber(driftChanges.found)} found, ${formatNumber(driftChanges.mended)} resolved.`,
-            ...paragraphs,
+            ...(verified.paragraphs ?? []),
           ],
   };
 }
@@ -159,9 +153,7 @@ function drift(facts: ReportFacts): Section {
 function bookings({ bookings: counted, discrepancies, verdictChanges }: ReportFacts): Section | undefined {
   if (counted.length === 0 && verdictChanges === 0) return undefined;
   const isListed = (verdict: string) => discrepancies.some((one) => one.verdict === verdict);
-  return {
-    id: 'bookings',
-    title: 'Bookings',
+  return section('bookings', 'Bookings', {
     paragraphs: [`Verdicts that changed in this period: ${formatNumber(verdictChanges)}.`],
     table: {
       headings: ['verdict', 'bookings', 'with a problem in the mirror'],
@@ -171,7 +163,7 @@ function bookings({ bookings: counted, discrepancies, verdictChanges }: ReportFa
         problems,
       ]),
     },
-  };
+  });
 }
 
 function requests({ requests: sent, binding }: ReportFacts): Section {
@@ -179,14 +171,12 @@ function requests({ requests: sent, binding }: ReportFacts): Section {
   const { answeredAt = null, answer = null, succeededAt = null } = binding ?? {};
   const percent = (100 * total) / allowed;
   const share = percent > 0 && percent < 0.1 ? 'less than 0.1' : percent.toFixed(1);
-  return {
-    id: 'requests',
-    title: 'Requests',
-    paragraphs: present<Text>(
+  return section('requests', 'Requests', {
+    paragraphs: [
       `${plural(total, 'request')} of all processes: ${share} % of the quota of ${perSecond} a second over this period; ${formatNumber(throttled)} refused with 429.`,
       fastestAt && text`Fastest second: ${plural(fastest, 'request')}, at ${fastestAt}.`,
       answeredAt &&
         text`Last answer of the service: ${describeAnswer(answer)}, ${answeredAt}; last success ${succeededAt ?? '–'}.`,
-    ),
-  };
+    ],
+  });
 }

@@ -9,10 +9,10 @@ import {
   addressOfRun,
   countsByStream,
   linkToRun,
+  section,
   text,
   type Action,
   type Document,
-  type Fact,
   type Point,
   type Section,
   type Table,
@@ -72,7 +72,7 @@ export function runsDocument(runs: readonly Run[], kind?: string): Document {
   return {
     title: 'Runs',
     lead: runs.length === 0 ? [none] : [],
-    sections: [{ id: 'runs', title: 'Latest runs', table: runsTable(runs) }],
+    sections: [section('runs', 'Latest runs', { table: runsTable(runs) })],
   };
 }
 
@@ -89,21 +89,17 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
       summary(facts, now),
       timelineSection(facts, now),
       outcomes(run),
-      {
-        id: 'holds',
-        title: titleOfHolds(gates),
+      section('holds', titleOfHolds(gates), {
         isUrgent: gates.some(waitsForOperator),
         points: [
-          ...gates.map(gateToPoint),
-          ...openedHolds(facts).map(([stream, hold]) => holdToPoint(stream, hold)),
+          gates.map(gateToPoint),
+          openedHolds(facts).map(([stream, hold]) => holdToPoint(stream, hold)),
         ],
-      },
+      }),
       actionsSection(facts.actions),
-      {
-        id: 'renamed',
-        title: 'Rows whose key may have changed',
+      section('renamed', 'Rows whose key may have changed', {
         points: renamed.map((pair) => ({ text: describeRenamed(pair) })),
-      },
+      }),
       {
         ...causesSection(causes, { most: MOST_NAMED, now }),
         id: 'failures',
@@ -135,29 +131,23 @@ function openedHolds({ run, gates }: RunFacts): [stream: string, hold: Hold][] {
 function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Section {
   const { run, verdicts, drift } = facts;
   const compared = Object.values(verdicts?.verdicts ?? {}).reduce((sum, count) => sum + count, 0);
-  return {
-    id: 'summary',
-    title: 'Summary',
-    facts: present<Fact>(
-      [['Kind', `${run.kind}, started by a ${run.startedBy}`]],
-      [['Streams', run.streams.join(', ')]],
-      run.kind === 'repair' && !run.range && [['Asked for', 'what drifts']],
-      run.range && [['Asked for', describeRange(run.range)]],
+  return section('summary', 'Summary', {
+    facts: [
+      ['Kind', `${run.kind}, started by a ${run.startedBy}`],
+      ['Streams', run.streams.join(', ')],
+      run.kind === 'repair' && !run.range && ['Asked for', 'what drifts'],
+      run.range && ['Asked for', describeRange(run.range)],
       verdicts && [
-        [
-          'Bookings',
-          `${formatNumber(compared)} compared last by this run; it changed ${plural(verdicts.events, 'verdict')}`,
-        ],
+        'Bookings',
+        `${formatNumber(compared)} compared last by this run; it changed ${plural(verdicts.events, 'verdict')}`,
       ],
       drift && [
-        [
-          'Drift',
-          `${formatNumber(drift.found)} found, ${formatNumber(drift.mended)} resolved. What drifts now: slotsync status`,
-        ],
+        'Drift',
+        `${formatNumber(drift.found)} found, ${formatNumber(drift.mended)} resolved. What drifts now: slotsync status`,
       ],
-    ),
-    points: present<Point>(run.finishedAt === null && underWayToPoint(facts, now), errorToPoint(run)),
-  };
+    ],
+    points: [run.finishedAt === null && underWayToPoint(facts, now), errorToPoint(run)],
+  });
 }
 
 /** List entry of an unfinished run: its progress, the estimated end, and buttons to pause, resume or cancel it. */
@@ -207,15 +197,13 @@ function errorToPoint(run: Run): Point | undefined {
 
 /** Graph of planned, settled and held records. Old runs have no graph, because their batches were deleted. */
 function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section {
-  const titled = { id: 'timeline', title: 'Timeline' };
   const { planned = 0, done = 0 } = timeline.points.at(-1) ?? {};
-  if (planned === 0) return titled;
+  if (planned === 0) return section('timeline', 'Timeline');
   const held = gates.reduce((sum, { count }) => sum + count, 0);
   const isDone = done === planned && held === 0;
   const says = `${formatNumber(done)} of ${plural(planned, 'planned record')} sent or settled, ${formatNumber(planned - done)} waiting, ${formatNumber(held)} held.`;
-  return {
-    ...titled,
-    paragraphs: isDone ? [] : [says],
+  return section('timeline', 'Timeline', {
+    paragraphs: [!isDone && says],
     graphs: [
       {
         isOnlyDrawn: isDone,
@@ -228,7 +216,7 @@ function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section
         ends: [text`${{ near: run.requestedAt, now }}`, text`${{ near: run.finishedAt ?? now, now }}`],
       },
     ],
-  };
+  });
 }
 
 function outcomes({ streams, plan, counts }: Run): Section {
@@ -236,15 +224,13 @@ function outcomes({ streams, plan, counts }: Run): Section {
   const rows = streams.map((stream) => ({ stream, planned: plan[stream], done: counts[stream] }));
   const equal = Object.values(counts).reduce((sum, { unchanged }) => sum + unchanged, 0);
   type Row = (typeof rows)[number];
-  return {
-    id: 'outcomes',
-    title: 'Planned and done',
-    paragraphs: equal > 0 ? [`${plural(equal, 'record')} needed no write.`] : [],
+  return section('outcomes', 'Planned and done', {
+    paragraphs: [equal > 0 && `${plural(equal, 'record')} needed no write.`],
     table: countsByStream(rows, [
       ...planned.map((name) => [PLANNED[name], (row: Row) => row.planned?.[name] ?? 0] as const),
       ...OUTCOMES.map((name) => [statusInWords(name), (row: Row) => row.done?.[name] ?? 0] as const),
     ]),
-  };
+  });
 }
 
 /** Describes the range of a run, such as a condition. Keys are only counted, not named. */

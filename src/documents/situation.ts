@@ -3,13 +3,14 @@ import { LANES } from '../destination/quota/quota-rules.js';
 import { isOnItsWay } from '../situation/causes.js';
 import { listVerified, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
-import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
+import { formatDuration, formatNumber, plural, present } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { statusInWords } from './causes.js';
 import { describeExtra, describeKeptObjects, describeStoredOtherwise } from './drift.js';
 import { concerns, concernToPoint, kindOf, needsPerson, type Concern } from './concerns/concerns.js';
 import { findUntaken } from './concerns/records.js';
 import {
+  section,
   text,
   withQuery,
   type Cell,
@@ -17,6 +18,7 @@ import {
   type Fact,
   type Point,
   type Section,
+  type Sparse,
   type Text,
 } from './document.js';
 import { sum } from './concerns/concern.js';
@@ -52,8 +54,8 @@ export function situationDocument(
       graphsSection(facts),
       { ...noticesSection(all, facts), isOneLine: true },
       latestRuns(facts),
-      ...[records, loadsSection, verifiedSection, inbox, quota, processes].map((section) => ({
-        ...section(facts),
+      ...[records, loadsSection, verifiedSection, inbox, quota, processes].map((toSection) => ({
+        ...toSection(facts),
         isFolded: true,
       })),
     ],
@@ -62,12 +64,12 @@ export function situationDocument(
 
 export function attentionSection(all: readonly Concern[], now: Date): Section {
   const points = pointsOf(all, needsPerson, now);
-  return { id: 'attention', title: 'Needs a person', isUrgent: points.length > 0, points };
+  return section('attention', 'Needs a person', { isUrgent: points.length > 0, points });
 }
 
 /** Section of concerns that end automatically, or that an operator may leave as they are. */
 export function noticesSection(all: readonly Concern[], { now }: Pick<Situation, 'now'>): Section {
-  return { id: 'notices', title: 'Notices', points: pointsOf(all, (concern) => !needsPerson(concern), now) };
+  return section('notices', 'Notices', { points: pointsOf(all, (concern) => !needsPerson(concern), now) });
 }
 
 /** Returns the sections named on the command line: a concern by number, id or kind, or a section by its id. */
@@ -78,7 +80,7 @@ export function findPart(facts: SituationFacts, name: string): Section[] {
   );
   const points = named.map((concern) => concernToPoint(concern, facts.now));
   return [
-    ...(points.length > 0 ? [{ id: 'concerns', title: name, points }] : []),
+    ...(points.length > 0 ? [section('concerns', name, { points })] : []),
     ...situationDocument(facts, { all }).sections.filter(({ id }) => id === name),
   ];
 }
@@ -116,17 +118,15 @@ function underWay(facts: SituationFacts): Section {
   const { runs, now } = facts;
   // If no process is alive, nobody works on the runs, so their end cannot be estimated.
   const secondsLeft = facts.processes.some(({ isAlive }) => isAlive) ? facts.secondsLeft : undefined;
-  return {
-    id: 'under-way',
-    title: 'Under way',
-    paragraphs: present<Text>(
+  return section('under-way', 'Under way', {
+    paragraphs: [
       present(facts.nightly, facts.schedules).flatMap(describeSchedule),
       runs.underWay.length === 0 && 'No run is under way.',
-    ),
+    ],
     points: runs.underWay.map((run) =>
       underWayToPoint({ ...run, secondsLeft: secondsLeft?.get(run.run.id) }, now),
     ),
-  };
+  });
 }
 
 function describeSchedule({ name, streams, nextDue, lastDue, waitsUntil }: ScheduleFacts): Text[] {
@@ -140,9 +140,7 @@ function describeSchedule({ name, streams, nextDue, lastDue, waitsUntil }: Sched
 
 /** Section with the age of the mirror's load. Has rows only for streams whose configuration limits the age. */
 export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): Section {
-  return {
-    id: 'loads',
-    title: 'Load of the mirror',
+  return section('loads', 'Load of the mirror', {
     table: {
       headings: ['stream', 'loaded', 'age', 'at most', 'read'],
       rows: loads.map(({ stream, loadedAt, olderThan, problem, maxHours, readAt }) => [
@@ -155,17 +153,14 @@ export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): 
         text`${{ minute: readAt }}`,
       ]),
     },
-  };
+  });
 }
 
 function latestRuns({ runs: { latest } }: SituationFacts): Section {
-  return {
-    id: 'runs',
-    title: 'Latest runs',
-    paragraphs:
-      latest.length === 0 ? [text`No run yet. Start one with: ${{ command: 'slotsync sync' }}`] : [],
+  return section('runs', 'Latest runs', {
+    paragraphs: [latest.length === 0 && text`No run yet. Start one with: ${{ command: 'slotsync sync' }}`],
     table: runsTable(latest),
-  };
+  });
 }
 
 /** Section of records by stream and status. A status says what was accepted, not what the service holds now. */
@@ -177,33 +172,29 @@ function records(facts: SituationFacts): Section {
     const isListed = count > 0 && status !== 'synced' && status !== 'retired';
     return isListed ? { parts: [{ text: count, href: withQuery('/failures', { stream }) }] } : count;
   };
-  return {
-    id: 'records',
-    title: 'Records',
+  return section('records', 'Records', {
     paragraphs: [
-      ...(unsettled === 0 ? [describeSettled(known)] : describeNotInSync(facts)),
-      ...lines(describeExceptions(sum(facts.exceptions.map(({ count }) => count)))),
+      unsettled === 0 ? describeSettled(known) : describeNotInSync(facts),
+      describeExceptions(sum(facts.exceptions.map(({ count }) => count))),
     ],
     table: {
       headings: ['stream', ...STATUSES.map(statusInWords)],
       rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
     },
-  };
+  });
 }
 
 export function verifiedSection(facts: Situation): Section {
   const streams = listVerified(facts);
-  return {
-    id: 'verified',
-    title: 'At the service',
-    paragraphs: lines(
+  return section('verified', 'At the service', {
+    paragraphs: [
       streams.some(({ verifiedAt }) => !verifiedAt) &&
         'Some streams were never verified, so their objects at the service are unknown: slotsync verify',
       streams.some(({ drift }) => drift > 0) && 'To list drifting objects: slotsync verify',
       describeStoredOtherwise(sum(streams.map(({ storedOtherwise }) => storedOtherwise))),
       describeKeptObjects(sum(streams.map(({ kept }) => kept))),
       describeExtra(sum(streams.map(({ extra }) => extra))),
-    ),
+    ],
     table: {
       headings: ['stream', 'verified', 'objects', 'drift'],
       rows: streams.map(({ stream, verifiedAt, objects, drift }) => [
@@ -213,7 +204,7 @@ export function verifiedSection(facts: Situation): Section {
         verifiedAt || drift > 0 ? drift : '–',
       ]),
     },
-  };
+  });
 }
 
 function inbox(facts: SituationFacts): Section {
@@ -222,10 +213,8 @@ function inbox(facts: SituationFacts): Section {
     streams,
     others && { ...others, stream: `… and ${plural(others.streams, 'more stream')}` },
   );
-  return {
-    id: 'inbox',
-    title: 'Inbox of changes',
-    paragraphs: present<Text>(
+  return section('inbox', 'Inbox of changes', {
+    paragraphs: [
       findUntaken(facts).some(({ why }) => why === 'no_worker') &&
         text`No worker is running, so nothing processes these keys. Start a worker: ${{ command: 'slotsync worker' }}`,
       watermarks.map(
@@ -234,7 +223,7 @@ function inbox(facts: SituationFacts): Section {
       ),
       reservations &&
         text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`,
-    ),
+    ],
     table: {
       headings: ['stream', 'waiting', 'in progress', 'to be tried again', 'oldest'],
       rows: all.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
@@ -245,7 +234,7 @@ function inbox(facts: SituationFacts): Section {
         formatDuration(oldestSeconds),
       ]),
     },
-  };
+  });
 }
 
 /** Returns the time of a cursor that is a timestamp with time zone, to the second. Undefined for any other cursor. */
@@ -257,7 +246,7 @@ function momentOf(cursor: string): Date | undefined {
 
 /** Section of requests and quota. Omits the quota if its store does not answer, which is a concern of its own. */
 function quota({ quota: usage, history }: SituationFacts): Section {
-  let facts: Fact[] = [];
+  let facts: Sparse<Fact> = [];
   if (usage && !('unknown' in usage)) {
     const { allowed, rate, held, cooling, lanes, waiting, pausedMs, usedByOthers } = usage;
     const reduced = allowed < rate ? `, reduced to ${allowed} after 429 answers` : '';
@@ -268,27 +257,24 @@ function quota({ quota: usage, history }: SituationFacts): Section {
     facts = [
       ['Quota', `${held + cooling} of ${rate} in use${reduced}`],
       ['Requests under way by lane', busy.length === 0 ? 'none, and none waiting' : busy.join(', ')],
-      ...present<Fact>(
-        pausedMs > 0 && [['Paused', `for ${formatDuration(pausedMs / 1000)} after a 429`] as const],
-        usedByOthers > 0 && [['Other clients', `about ${usedByOthers} of ${rate}`] as const],
-      ),
+      pausedMs > 0 && ['Paused', `for ${formatDuration(pausedMs / 1000)} after a 429`],
+      usedByOthers > 0 && ['Other clients', `about ${usedByOthers} of ${rate}`],
     ];
   }
-  const paragraphs = history ? [describeHour(history.hour)] : [];
-  return { id: 'requests', title: 'Requests and quota', facts, paragraphs };
+  return section('requests', 'Requests and quota', {
+    facts,
+    paragraphs: [history && describeHour(history.hour)],
+  });
 }
 
 const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
   text`${plural(requests, 'request')} of all processes in the last hour, at most ${formatNumber(fastest)} in one second${fastestAt && text`, at ${fastestAt}`}; ${formatNumber(throttled)} refused with 429.`;
 
 function processes({ processes: all }: SituationFacts): Section {
-  return {
-    id: 'processes',
-    title: 'Processes at work',
-    paragraphs:
-      all.length === 0
-        ? [text`No process is running. Start a worker: ${{ command: 'slotsync worker' }}`]
-        : [],
+  return section('processes', 'Processes at work', {
+    paragraphs: [
+      all.length === 0 && text`No process is running. Start a worker: ${{ command: 'slotsync worker' }}`,
+    ],
     table: {
       headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],
       rows: all.map(({ command, host, pid, isAlive, stoppedSince, startedAt, seenAt }) => [
@@ -300,7 +286,7 @@ function processes({ processes: all }: SituationFacts): Section {
         isAlive ? '' : text`${seenAt}`,
       ]),
     },
-  };
+  });
 }
 
 const ANSWERS: Readonly<Record<string, string>> = {

@@ -1,7 +1,7 @@
 // The pages: each reads its facts, and renders the document that is made from them.
 import { actionsDocument } from '../documents/actions.js';
 import { bookingsDocument } from '../documents/bookings.js';
-import { linkToRecord, text, withQuery } from '../documents/document.js';
+import { linkToRecord, section, text, withQuery } from '../documents/document.js';
 import { driftDocument } from '../documents/drift.js';
 import { failuresDocument } from '../documents/failures.js';
 import { reportDocument } from '../documents/report.js';
@@ -92,9 +92,7 @@ const searchPage: Page = async (sources, { query, address }) => {
       `Records whose key or external id is ${wanted}:`,
       ...(found.length === 0 ? ['None in the state.'] : []),
     ],
-    sections: [
-      { id: 'found', title: 'Found', table: { headings: ['record', 'external id', 'status'], rows } },
-    ],
+    sections: [section('found', 'Found', { table: { headings: ['record', 'external id', 'status'], rows } })],
   };
   return (view) => renderDocument(document, view);
 };
