@@ -13,6 +13,8 @@ export type Part =
   | { minute: Date }
   /** A short time: the time of day if `near` is on the day of `now`, otherwise the date. */
   | { near: Date; now: Date }
+  /** Name from the configuration, or an error code. */
+  | { code: string }
   | { command: string }
   | { status: string }
   /** A link to an address of the operator's page. Other surfaces show only the text. */

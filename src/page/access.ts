@@ -5,7 +5,6 @@ import { parseNetworks } from '../connections/addresses.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { HttpError, plain, readForm, type Handler, type HttpContext } from '../http/http-server.js';
 import type { Logger } from '../process/logger.js';
-import { html } from '../text/html.js';
 import { PageNotFound, renderPage, type Session, type View } from './html-page.js';
 import { isFromOwnPage, isLocal, userOf } from './request-origin.js';
 import { createSignIn, isEqual, OF_ELSEWHERE } from './sign-in.js';
@@ -86,12 +85,9 @@ export function createAccess(deps: AccessDeps) {
     const said = error instanceof SlotsyncError || isMissing ? messageOf(error) : codeOf(error);
     const faults = isUsage ? error.faults : [];
     const sentences = [said, ...faults, remedy].filter((sentence) => sentence !== '');
-    const rendered = {
-      title: isMissing ? 'Not found' : isUsage ? 'Not done' : 'No answer',
-      lead: html`${sentences.map((sentence) => html`<p>${sentence}</p>`)}`,
-      sections: [],
-    };
-    const text = renderPage(rendered, await viewFor(session), { path: context.req.path });
+    const title = isMissing ? 'Not found' : isUsage ? 'Not done' : 'No answer';
+    const content = { title, lead: sentences, sections: [] };
+    const text = renderPage(content, await viewFor(session), { path: context.req.path });
     return context.html(text, isMissing ? 404 : isUsage ? 409 : 503);
   }
 

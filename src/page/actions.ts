@@ -2,10 +2,10 @@
 // shows the number of affected records. It is refused if that number has grown meanwhile.
 import { UsageError } from '../errors/errors.js';
 import { formatNumber, plural } from '../text/format.js';
-import { html, type Html } from '../text/html.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
 import { statusInWords } from '../documents/causes.js';
+import { text, type Document, type Point } from '../documents/document.js';
 import { describeApproval, describeHeld, gateToQuestion } from '../documents/holds.js';
 import { actAs, noteAction, toRecords, toRuns, type Actor } from '../state/actions.js';
 import type { Queries, State } from '../state/database.js';
@@ -19,7 +19,6 @@ import { setPaused } from '../state/runs/advance-run.js';
 import { countRepairable } from '../state/drift.js';
 import { approve as approveGates, requireStarted, type ApproveDeps } from '../sync/operator/approve.js';
 import { startRepairRun } from '../sync/verify/verify.js';
-import { contentToHtml } from '../render/html.js';
 
 export interface ActionDeps {
   state: () => Promise<State>;
@@ -46,9 +45,8 @@ interface AskedAction extends ActionRequest {
   shown: number;
 }
 
-interface Question {
-  title: string;
-  body: Html;
+interface Question extends Pick<Document, 'title' | 'lead'> {
+  points?: readonly Point[];
   button: string;
 }
 
@@ -82,20 +80,18 @@ const chooseGatesOf = async ({ state }: ActionDeps, request: ActionRequest) =>
 const countOfGates = async (deps: ActionDeps, request: ActionRequest) =>
   (await chooseGatesOf(deps, request)).reduce((sum, { count }) => sum + count, 0);
 
-async function askAboutGates(
-  deps: ActionDeps,
-  request: ActionRequest,
-  verb: 'Approve' | 'Reject',
-  says: string,
-): Promise<Question> {
-  const gates = await chooseGatesOf(deps, request);
-  const what = gates.map(describeHeld).join(', ');
-  return {
-    title: `${verb} ${what}?`,
-    body: html`<p>Held in run ${runOf(request)}:</p>${contentToHtml({ title: '', points: gates.map(gateToQuestion) }, { timeZone: await deps.timeZone() })}<p>${says}</p>`,
-    button: `${verb} ${what}`,
+const askAboutGates =
+  (verb: 'Approve' | 'Reject', says: string): NonNullable<Action['ask']> =>
+  async (deps, request) => {
+    const gates = await chooseGatesOf(deps, request);
+    const what = gates.map(describeHeld).join(', ');
+    return {
+      title: `${verb} ${what}?`,
+      lead: [says, `Held in run ${runOf(request)}:`],
+      points: gates.map(gateToQuestion),
+      button: `${verb} ${what}`,
+    };
   };
-}
 
 const APPROVAL =
   'This queues a sync of the whole stream, which may send up to the number shown. If more records are due by then, nothing is sent and all are held again.';
@@ -104,7 +100,7 @@ const REJECTION =
 
 const approve: Action = {
   count: countOfGates,
-  ask: (deps, request) => askAboutGates(deps, request, 'Approve', APPROVAL),
+  ask: askAboutGates('Approve', APPROVAL),
   back: toNow,
   async act(deps, request) {
     const { state, configuration, mirror, producer, timeZone } = deps;
@@ -123,7 +119,7 @@ const approve: Action = {
 
 const reject: Action = {
   count: countOfGates,
-  ask: (deps, request) => askAboutGates(deps, request, 'Reject', REJECTION),
+  ask: askAboutGates('Reject', REJECTION),
   back: toNow,
   async act({ state }, request) {
     const { db } = await state();
@@ -164,7 +160,9 @@ const cancel: Action = {
     const run = await findUnfinishedRun((await state()).db, runOf(request));
     return {
       title: `Cancel run ${run.id}?`,
-      body: html`<p>Requests in progress are answered, and what was accepted stays at the service. Its other records are sent by the next run.</p>`,
+      lead: [
+        'Requests in progress are answered, and what was accepted stays at the service. Its other records are sent by the next run.',
+      ],
       button: `Cancel run ${run.id}`,
     };
   },
@@ -207,7 +205,9 @@ const retry: Action = {
     const cause = causeOf(request);
     return {
       title: `Retry ${plural(count, 'record')} of ${cause.stream}?`,
-      body: html`<p>They are ${statusInWords(cause.status)}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. A worker sends them again, although their rows did not change. Records that wait for them follow automatically.</p>`,
+      lead: [
+        text`They are ${statusInWords(cause.status)}${cause.code !== undefined && text` with ${{ code: cause.code }}`}. A worker sends them again, although their rows did not change. Records that wait for them follow automatically.`,
+      ],
       button: `Retry ${plural(count, 'record')}`,
     };
   },
@@ -235,7 +235,9 @@ const repair: Action = {
   async ask(_, request, count) {
     return {
       title: `Repair ${plural(count, 'object')} of ${streamOf(request)}?`,
-      body: html`<p>A run reads each object again and sends those that still differ, within <code>limits.repair</code>. More are held for approval.</p>`,
+      lead: [
+        text`A run reads each object again and sends those that still differ, within ${{ code: 'limits.repair' }}. More are held for approval.`,
+      ],
       button: `Repair ${plural(count, 'object')}`,
     };
   },

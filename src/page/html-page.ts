@@ -1,12 +1,17 @@
 // Renders a page as HTML: the frame, and the sections of a document with links, and buttons for operators who may act.
-import { filledSections, type Action, type Document } from '../documents/document.js';
+import { filledSections, type Action, type Document, type Section } from '../documents/document.js';
 import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
 import { toneOf } from '../render/drawings.js';
-import { html, type Html, type HtmlValue } from '../text/html.js';
+import { html, type Html } from '../text/html.js';
 import type { Sources } from './sources.js';
 
-/** Reads the facts of a page, and returns a function that renders them. Throws PageNotFound. */
-export type Page = (sources: Sources, request: PageRequest) => Promise<(view: View) => Rendered>;
+/** Reads the facts of a page, and returns its content. Throws PageNotFound. */
+export type Page = (sources: Sources, request: PageRequest, view: View) => Promise<PageContent>;
+
+export interface PageContent extends Document {
+  /** HTML for the page only, placed between the lead and the sections. */
+  more?: Html | undefined;
+}
 
 export interface PageRequest {
   params: Readonly<Record<string, string>>;
@@ -38,46 +43,11 @@ export interface View {
   canSignIn: boolean;
 }
 
-interface Section {
-  id: string;
-  title: string;
-  body: Html;
-  isUrgent?: boolean | undefined;
-  isFolded?: boolean | undefined;
-}
-
-export interface Rendered {
-  title: string;
-  /** The state in one line. Shown in place of the title. */
-  headline?: Html | undefined;
-  lead?: Html;
-  sections: readonly Section[];
-}
-
-/** `more` is HTML for the page only, placed above the sections of the document. */
-export function renderDocument(
-  { title, headline, lead = [], sections }: Document,
-  view: View,
-  more?: Html,
-): Rendered {
-  const surface: Surface = {
-    timeZone: view.timeZone,
-    isReadOnly: !view.session && !view.canSignIn,
-    action: (offered) => (offered.isImmediate ? actNow : askFirst)(view, offered),
-  };
-  const said = headline && textToHtml(headline.text, surface);
-  return {
-    title,
-    headline:
-      headline &&
-      html`<p class="state ${toneOf(headline.status)}">${headline.href === undefined ? said : link(headline.href, said)}</p>`,
-    lead: html`${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>`)}${more}`,
-    sections: filledSections(sections).map((section) => ({
-      ...section,
-      body: contentToHtml(section, surface),
-    })),
-  };
-}
+export const surfaceOf = (view: View): Surface => ({
+  timeZone: view.timeZone,
+  isReadOnly: !view.session && !view.canSignIn,
+  action: (offered) => (offered.isImmediate ? actNow : askFirst)(view, offered),
+});
 
 /** Link to the confirmation page of an action. If nobody can act on this page, the command as text. */
 function askFirst(view: View, offered: Action): Html {
@@ -96,8 +66,6 @@ function actNow(view: View, offered: Action): Html {
 /** Hidden field that proves that a form was sent from a page of this session. */
 export const formToken = ({ session }: Pick<View, 'session'>): Html =>
   html`<input type="hidden" name="form_token" value="${session?.formToken ?? ''}">`;
-
-export const link = (href: string, text: HtmlValue): Html => html`<a href="${href}">${text}</a>`;
 
 const NAVIGATION = [
   ['/', 'Now'],
@@ -122,8 +90,16 @@ const renderHead = (title: string): Html => html`<head>
 <script src="/page.js" defer></script>
 </head>`;
 
-const renderSection = ({ id, title, body, isUrgent, isFolded }: Section): Html => {
+/** Renders the state in one line, which is shown in place of the title. */
+function renderHeadline({ status, text, href }: NonNullable<Document['headline']>, surface: Surface): Html {
+  const said = textToHtml(text, surface);
+  return html`<p class="state ${toneOf(status)}">${href === undefined ? said : html`<a href="${href}">${said}</a>`}</p>`;
+}
+
+const renderSection = (section: Section, surface: Surface): Html => {
+  const { id, title, isUrgent, isFolded } = section;
   const heading = html`<h2 id="${id}-title">${title}</h2>`;
+  const body = contentToHtml(section, surface);
   return html`<section id="${id}" class="${isUrgent ? 'urgent' : 'calm'}" aria-labelledby="${id}-title">
 ${isFolded ? html`<details><summary>${heading}</summary>${body}</details>` : html`${heading}\n${body}`}
 </section>
@@ -132,7 +108,7 @@ ${isFolded ? html`<details><summary>${heading}</summary>${body}</details>` : htm
 
 /** Renders the whole HTML page. `isLive`: the browser keeps the open page up to date. */
 export function renderPage(
-  { title, headline, lead, sections }: Rendered,
+  { title, headline, lead = [], more, sections }: PageContent,
   view: View,
   {
     path,
@@ -140,6 +116,7 @@ export function renderPage(
     isLive = false,
   }: { path: string; notices?: readonly string[] | undefined; isLive?: boolean },
 ): string {
+  const surface = surfaceOf(view);
   return String(html`<!doctype html>
 <html lang="en">
 ${renderHead(title)}
@@ -153,8 +130,8 @@ ${renderAccount(view)}
 <main id="main" tabindex="-1">
 <h1${headline && html` class="unseen"`}>${title}</h1>
 ${notices.map((notice) => html`<p class="notice" role="status">${notice}</p>`)}
-<div id="content">${headline}<div class="lead">${lead}</div>
-<div class="sections">${sections.map(renderSection)}</div></div>
+<div id="content">${headline && renderHeadline(headline, surface)}<div class="lead">${lead.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>`)}${more}</div>
+<div class="sections">${filledSections(sections).map((section) => renderSection(section, surface))}</div></div>
 </main>
 <footer><p>Times in ${view.timeZone}. <span id="live" role="status">${isLive ? '' : 'Reload to read again.'}</span>${isLive ? html`<noscript>This page is brought up to date by JavaScript; without it, reload.</noscript>` : ''}</p></footer>
 </body>

@@ -2,7 +2,7 @@
 // service. Reading both costs requests of the quota, so only a signed-in operator can do so, and only pages of that
 // session show the result.
 import { bookingDocument } from '../documents/bookings.js';
-import { text, type Action, type Document, type Section } from '../documents/document.js';
+import { section, text, type Action, type Document, type Section } from '../documents/document.js';
 import { recordDocument } from '../documents/record.js';
 import { UsageError } from '../errors/errors.js';
 import type { Mirror } from '../mirror/mirror.js';
@@ -21,21 +21,14 @@ import {
 } from '../sync/operator/explain.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { ActionDeps } from './actions.js';
-import {
-  PageNotFound,
-  renderDocument,
-  type Page,
-  type Rendered,
-  type Session,
-  type View,
-} from './html-page.js';
+import { PageNotFound, type Page, type Session, type View } from './html-page.js';
 
 /** Maximum number of batches and writes of a record, and of events of a booking. */
 const MOST_OF_ONE = 20;
 
 type Params = Readonly<Record<string, string>>;
 
-const recordPage: Page = async (sources, { params, address }) => {
+const recordPage: Page = async (sources, { params, address }, view) => {
   const { stream = '', key = '' } = params;
   const known = await sources.read(address, async (db) => {
     const found = await readKnown(db, stream, key, MOST_OF_ONE);
@@ -46,14 +39,12 @@ const recordPage: Page = async (sources, { params, address }) => {
   const listed = batches.length + waiting.length + writes.length;
   if (!record && !link && !drift && !held && !exception && listed === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
-  const named = { stream, key, address, about: `${stream} ${key}` };
-  return (view) =>
-    renderWithSides(named, view, (explained) =>
-      recordDocument(known, explained as RecordExplained | undefined),
-    );
+  return withSides({ stream, key, address, about: `${stream} ${key}` }, view, (explained) =>
+    recordDocument(known, explained as RecordExplained | undefined),
+  );
 };
 
-const bookingPage: Page = async (sources, { params, address }) => {
+const bookingPage: Page = async (sources, { params, address }, view) => {
   const { key = '' } = params;
   const known = await sources.read(address, async (db) => ({
     key,
@@ -61,19 +52,17 @@ const bookingPage: Page = async (sources, { params, address }) => {
     events: await readBookingEvents(db, key, MOST_OF_ONE),
   }));
   if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
-  const named = { stream: BOOKINGS, key, address, about: `booking ${key}` };
-  return (view) =>
-    renderWithSides(named, view, (explained) =>
-      bookingDocument(known, view.timeZone, explained as BookingExplained | undefined),
-    );
+  return withSides({ stream: BOOKINGS, key, address, about: `booking ${key}` }, view, (explained) =>
+    bookingDocument(known, view.timeZone, explained as BookingExplained | undefined),
+  );
 };
 
 /** `toDocument` gets the row and object as the operator read them for this page, or undefined if not read yet. */
-function renderWithSides(
+function withSides(
   { stream, key, address, about }: Record<'stream' | 'key' | 'address' | 'about', string>,
   view: View,
   toDocument: (explained: unknown) => Document,
-): Rendered {
+): Document {
   const { shown } = view.session ?? {};
   const read = shown?.address === address ? shown : undefined;
   const document = toDocument(read?.explained);
@@ -84,26 +73,21 @@ function renderWithSides(
     about,
     isImmediate: true,
   };
-  return renderDocument(
-    { ...document, sections: [...document.sections, sidesSection(action, read?.at, view)] },
-    view,
-  );
+  return { ...document, sections: [...document.sections, sidesSection(action, read?.at, view)] };
 }
 
 /** Section with a button to read row and object. Before sign-in: a link to sign in, or the command to run. */
 function sidesSection(action: Action, readAt: Date | undefined, { session, canSignIn }: View): Section {
-  const titled = { id: 'sides', title: 'Mirror and service' };
-  if (!session) {
-    const signIn = { text: 'Sign in', href: '/sign-in' };
-    const said = canSignIn
-      ? text`${signIn} to read mirror and service.`
-      : text`To see mirror and service as they are now: ${{ command: action.command }}`;
-    return { ...titled, paragraphs: [said] };
-  }
-  const described = readAt
+  const signIn = canSignIn
+    ? text`${{ text: 'Sign in', href: '/sign-in' }} to read mirror and service.`
+    : text`To see mirror and service as they are now: ${{ command: action.command }}`;
+  const read = readAt
     ? text`Mirror and service were read at ${readAt}.`
     : 'This reads the row, and sends a few requests to the service.';
-  return { ...titled, points: [{ text: described, commands: [action] }] };
+  return section('sides', 'Mirror and service', {
+    paragraphs: [!session && signIn],
+    points: [session && { text: read, commands: [action] }],
+  });
 }
 
 export interface SidesDeps {

@@ -6,10 +6,10 @@ import { keyOfPart } from '../documents/document.js';
 import { html } from '../text/html.js';
 import { plain, type Handler, type HttpContext, type Routes } from '../http/http-server.js';
 import { LONGEST_REASON, requireReason } from '../state/actions.js';
-import { CARDS } from '../render/html.js';
+import { CARDS, contentToHtml } from '../render/html.js';
 import { addressOf, createAccess, isUpdate, NOT_SERVED, toSignIn, type AccessDeps } from './access.js';
 import { ACTIONS, requireShown, type Action, type ActionDeps } from './actions.js';
-import { formToken, PageNotFound, renderPage, type Page, type PageRequest } from './html-page.js';
+import { formToken, PageNotFound, renderPage, surfaceOf, type Page, type PageRequest } from './html-page.js';
 import { readSides, RECORD_PAGES, type SidesDeps } from './one-record.js';
 import { PAGES } from './pages.js';
 import { createSources, type SourceDeps } from './sources.js';
@@ -28,10 +28,10 @@ export function createPage(deps: PageDeps) {
 
   const showPage = (shown: Page, isLive: boolean) =>
     reading(async (context, session) => {
-      const render = await shown(sources, requestOf(context));
       const view = await viewFor(session);
+      const content = await shown(sources, requestOf(context), view);
       const notices = isUpdate(context) ? [] : session?.notices.splice(0);
-      const text = renderPage(render(view), view, { path: context.req.path, notices, isLive });
+      const text = renderPage(content, view, { path: context.req.path, notices, isLive });
       // The ETag is weak, because a proxy that compresses the answer changes a strong one.
       const version = `W/"${createHash('sha256').update(text).digest('base64url')}"`;
       if (context.req.header('if-none-match') === version) return context.body(null, 304);
@@ -46,10 +46,11 @@ export function createPage(deps: PageDeps) {
       const back = action.back(request);
       if (!action.ask) return context.redirect(back, 303);
       const count = await action.count?.(deps, request);
-      const { title, body, button } = await action.ask(deps, request, count ?? 0);
+      const { button, points, ...question } = await action.ask(deps, request, count ?? 0);
       const view = await viewFor(session);
-      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason (optional)</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
-      return context.html(renderPage({ title, lead, sections: [] }, view, { path: context.req.path }));
+      const more = html`${contentToHtml({ title: '', points }, surfaceOf(view))}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason (optional)</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
+      const content = { ...question, more, sections: [] };
+      return context.html(renderPage(content, view, { path: context.req.path }));
     });
 
   const act = (name: string, action: Action) =>

@@ -23,10 +23,10 @@ import { listRecordedStreams } from '../state/records/read/count-records.js';
 import { findRecords } from '../state/records/read/record-details.js';
 import { LISTED_KINDS, readRun } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
-import { dayOf } from '../text/format.js';
+import { dayOf, lines } from '../text/format.js';
 import { html } from '../text/html.js';
 import { parseTime } from '../time/zoned-time.js';
-import { link, PageNotFound, renderDocument, type Page } from './html-page.js';
+import { PageNotFound, type Page } from './html-page.js';
 
 const MOST = 100;
 const MOST_RUNS = 50;
@@ -34,19 +34,18 @@ const MOST_CAUSES = 50;
 const MOST_RECORDS = 50;
 const WEEK_MS = 7 * 24 * 60 * 60 * 1000;
 
-const nowPage: Page = async (sources) => {
-  const facts = { ...(await sources.now()), history: await sources.history() };
-  return (view) => renderDocument(situationDocument(facts), view);
-};
+const nowPage: Page = async (sources) =>
+  situationDocument({ ...(await sources.now()), history: await sources.history() });
 
 const runsPage: Page = async (sources, { query, address }) => {
   const isAll = query.get('all') !== null;
   const kinds = isAll ? RUN_KINDS : LISTED_KINDS;
   const runs = await sources.read(address, (db) => listRunsSoFar(db, MOST_RUNS, kinds));
+  const { lead = [], ...document } = runsDocument(runs);
   const other = isAll
-    ? link('/runs', 'Without incremental runs')
-    : link('/runs?all', 'Also incremental runs');
-  return (view) => renderDocument(runsDocument(runs), view, html`<p>${other}</p>`);
+    ? { text: 'Without incremental runs', href: '/runs' }
+    : { text: 'Also incremental runs', href: '/runs?all' };
+  return { ...document, lead: [...lead, text`${other}`] };
 };
 
 const runPage: Page = async (sources, { params, address }) => {
@@ -57,7 +56,7 @@ const runPage: Page = async (sources, { params, address }) => {
   });
   if (!read) throw new PageNotFound(`There is no run ${params['run'] ?? ''}.`);
   const { secondsLeft, now } = await sources.now();
-  return (view) => renderDocument(runDocument({ ...read, secondsLeft: secondsLeft.get(id) }, now), view);
+  return runDocument({ ...read, secondsLeft: secondsLeft.get(id) }, now);
 };
 
 const failuresPage: Page = async (sources, { query, address }) => {
@@ -71,10 +70,13 @@ const failuresPage: Page = async (sources, { query, address }) => {
       now: await readClock(db),
     };
   });
-  return (view) => {
-    const document = failuresDocument(facts, { most: MOST_CAUSES, now, records });
-    const filter = html`<nav aria-label="Streams" class="filter"><ul><li><a href="/failures"${stream === undefined && html` aria-current="true"`}>all</a></li>${streams.map((name) => html`<li><a href="${withQuery('/failures', { stream: name })}"${name === stream && html` aria-current="true"`}>${name}</a></li>`)}</ul></nav>`;
-    return renderDocument(document, view, filter);
+  const filters = [undefined, ...streams].map(
+    (name) =>
+      html`<li><a href="${withQuery('/failures', { stream: name })}"${name === stream && html` aria-current="true"`}>${name ?? 'all'}</a></li>`,
+  );
+  return {
+    ...failuresDocument(facts, { most: MOST_CAUSES, now, records }),
+    more: html`<nav aria-label="Streams" class="filter"><ul>${filters}</ul></nav>`,
   };
 };
 
@@ -86,15 +88,11 @@ const searchPage: Page = async (sources, { query, address }) => {
     externalId ?? '–',
     text`${{ status }}`,
   ]);
-  const document = {
+  return {
     title: 'Records',
-    lead: [
-      `Records whose key or external id is ${wanted}:`,
-      ...(found.length === 0 ? ['None in the state.'] : []),
-    ],
+    lead: lines(`Records whose key or external id is ${wanted}:`, found.length === 0 && 'None in the state.'),
     sections: [section('found', 'Found', { table: { headings: ['record', 'external id', 'status'], rows } })],
   };
-  return (view) => renderDocument(document, view);
 };
 
 const driftPage: Page = async (sources, { address }) => {
@@ -103,7 +101,7 @@ const driftPage: Page = async (sources, { address }) => {
     counts: await countDrift(db),
     listed: await listDrift(db, MOST),
   }));
-  return (view) => renderDocument(driftDocument(counts, verified, listed), view);
+  return driftDocument(counts, verified, listed);
 };
 
 /** Page of the bookings that disagree, as of the last reconcile: a calendar of one week, and a list. */
@@ -116,10 +114,13 @@ const bookingsPage: Page = async (sources, { query, address }) => {
     listed: await listAllDiscrepancies(db, MOST),
     week: await listDiscrepantWeek(db, { day, timeZone, limit: MOST }),
   }));
-  const weekAway = (weeks: number) =>
-    withQuery('/bookings', { week: dayOf(new Date(Date.parse(week.monday) + weeks * WEEK_MS), 'UTC') });
-  const links = html`<p>${link(weekAway(-1), 'Week before')} · ${link(weekAway(1), 'Week after')}</p>`;
-  return (view) => renderDocument(bookingsDocument(counts, listed, timeZone, week), view, links);
+  const weekAway = (words: string, weeks: number) => {
+    const monday = dayOf(new Date(Date.parse(week.monday) + weeks * WEEK_MS), 'UTC');
+    return { text: words, href: withQuery('/bookings', { week: monday }) };
+  };
+  const { lead = [], ...document } = bookingsDocument(counts, listed, timeZone, week);
+  const weeks = text`${weekAway('Week before', -1)} · ${weekAway('Week after', 1)}`;
+  return { ...document, lead: [...lead, weeks] };
 };
 
 /** Page of the report: since the last nightly sync was due, or of the run that the query names. */
@@ -134,15 +135,13 @@ const reportPage: Page = async (sources, { query, address }) => {
       : readReport(db, { run }, { requestsPerSecond, streams: await configured() });
   });
   if (!facts) throw new PageNotFound(`There is no run ${number ?? ''}.`);
-  const typed = number === null ? 'slotsync report --html' : `slotsync report ${number} --html`;
-  return (view) =>
-    renderDocument(reportDocument(facts), view, html`<p>To mail or keep it: <code>${typed}</code></p>`);
+  const { lead = [], ...document } = reportDocument(facts);
+  const command = number === null ? 'slotsync report --html' : `slotsync report ${number} --html`;
+  return { ...document, lead: [...lead, text`To mail or keep it: ${{ command }}`] };
 };
 
-const actionsPage: Page = async (sources, { address }) => {
-  const actions = await sources.read(address, (db) => listActions(db, { limit: MOST }));
-  return (view) => renderDocument(actionsDocument(actions), view);
-};
+const actionsPage: Page = async (sources, { address }) =>
+  actionsDocument(await sources.read(address, (db) => listActions(db, { limit: MOST })));
 
 /** Pages by path, except pages of a single record. `isLive`: the browser updates an open page automatically. */
 export const PAGES: Readonly<Record<string, { page: Page; isLive: boolean }>> = {

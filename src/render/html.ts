@@ -59,6 +59,7 @@ function partToHtml(part: Exclude<Part, string>, { timeZone, action }: Surface):
   if (part instanceof Date) return html`<time datetime="${part.toISOString()}">${shown}</time>`;
   if ('minute' in part) return html`<time datetime="${part.minute.toISOString()}">${shown}</time>`;
   if ('near' in part) return html`<time datetime="${part.near.toISOString()}">${shown}</time>`;
+  if ('code' in part) return html`<code>${shown}</code>`;
   if ('command' in part) return commandToHtml(shown, action !== undefined);
   if ('status' in part) return statusToHtml(part.status);
   return action ? html`<a href="${part.href}">${shown}</a>` : html`${shown}`;

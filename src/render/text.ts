@@ -182,6 +182,7 @@ export function plainPart(part: Part, timeZone: string): string {
   if (part instanceof Date) return formatTime(part, timeZone);
   if ('minute' in part) return formatMinute(part.minute, timeZone);
   if ('near' in part) return formatNear(part.near, part.now, timeZone);
+  if ('code' in part) return visibleInLine(part.code);
   if ('command' in part) return visibleInLine(part.command);
   if ('status' in part) return visibleInLine(WORDS_OF_STATUSES[part.status] ?? part.status);
   return typeof part.text === 'number' ? formatNumber(part.text) : visibleInLine(part.text);
