@@ -39,9 +39,8 @@ const recordPage: Page = async (sources, { params, address }, view) => {
   const listed = batches.length + waiting.length + writes.length;
   if (!record && !link && !drift && !held && !exception && listed === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
-  return withSides({ stream, key, address, about: `${stream} ${key}` }, view, (explained) =>
-    recordDocument(known, explained as RecordExplained | undefined),
-  );
+  const named = { stream, key, address, about: `${stream} ${key}` };
+  return withSides<RecordExplained>(named, view, (sides) => recordDocument(known, sides));
 };
 
 const bookingPage: Page = async (sources, { params, address }, view) => {
@@ -52,20 +51,19 @@ const bookingPage: Page = async (sources, { params, address }, view) => {
     events: await readBookingEvents(db, key, MOST_OF_ONE),
   }));
   if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
-  return withSides({ stream: BOOKINGS, key, address, about: `booking ${key}` }, view, (explained) =>
-    bookingDocument(known, view.timeZone, explained as BookingExplained | undefined),
-  );
+  const named = { stream: BOOKINGS, key, address, about: `booking ${key}` };
+  return withSides<BookingExplained>(named, view, (sides) => bookingDocument(known, view.timeZone, sides));
 };
 
 /** `toDocument` gets the row and object as the operator read them for this page, or undefined if not read yet. */
-function withSides(
+function withSides<Explained>(
   { stream, key, address, about }: Record<'stream' | 'key' | 'address' | 'about', string>,
   view: View,
-  toDocument: (explained: unknown) => Document,
+  toDocument: (sides: Explained | undefined) => Document,
 ): Document {
   const { shown } = view.session ?? {};
   const read = shown?.address === address ? shown : undefined;
-  const document = toDocument(read?.explained);
+  const document = toDocument(read?.explained as Explained | undefined);
   const action = {
     command: commandFor('slotsync explain', stream, key),
     href: address,
@@ -90,9 +88,7 @@ function sidesSection(action: Action, readAt: Date | undefined, { session, canSi
   });
 }
 
-export interface SidesDeps {
-  state: ActionDeps['state'];
-  configuration: ActionDeps['configuration'];
+export interface SidesDeps extends Pick<ActionDeps, 'state' | 'configuration'> {
   openMirror: () => Promise<Mirror>;
   destination: () => Promise<SyncDeps['destination']>;
 }
@@ -101,15 +97,12 @@ type Configuration = Awaited<ReturnType<ActionDeps['configuration']>>;
 
 type Explain = (deps: ExplainDeps) => Promise<unknown>;
 
-export const RECORD_PAGES: Readonly<
-  Record<
-    string,
-    {
-      page: Page;
-      sidesOf: (configuration: Configuration, params: Params) => { stream: string; explain: Explain };
-    }
-  >
-> = {
+interface RecordPage {
+  page: Page;
+  sidesOf: (configuration: Configuration, params: Params) => { stream: string; explain: Explain };
+}
+
+export const RECORD_PAGES: Readonly<Record<string, RecordPage>> = {
   '/records/:stream/:key': {
     page: recordPage,
     sidesOf({ streams }, { stream = '', key = '' }) {

@@ -8,7 +8,7 @@ import { plain, type Handler, type HttpContext, type Routes } from '../http/http
 import { LONGEST_REASON, requireReason } from '../state/actions.js';
 import { CARDS, contentToHtml } from '../render/html.js';
 import { addressOf, createAccess, isUpdate, NOT_SERVED, toSignIn, type AccessDeps } from './access.js';
-import { ACTIONS, requireShown, type Action, type ActionDeps } from './actions.js';
+import { ACTIONS, parseRun, requireShown, type Action, type ActionDeps } from './actions.js';
 import { formToken, PageNotFound, renderPage, surfaceOf, type Page, type PageRequest } from './html-page.js';
 import { readSides, RECORD_PAGES, type SidesDeps } from './one-record.js';
 import { PAGES } from './pages.js';
@@ -39,41 +39,44 @@ export function createPage(deps: PageDeps) {
       return context.html(text);
     });
 
+  const requested = async ({ back }: Action, context: HttpContext) => {
+    const { params, query, address } = requestOf(context);
+    const run = params['run'] === undefined ? 0 : parseRun(params['run']);
+    const request = { ...deps, state: await deps.state(), run, query: Object.fromEntries(query) };
+    return { request, address, back: back.replace(':run', String(run)) };
+  };
+
   const ask = (action: Action) =>
     reading(async (context, session) => {
       if (!session) return signIn ? toSignIn(context) : context.redirect('/', 303);
-      const request = requestOf(context);
-      const back = action.back(request);
+      const { request, back, address } = await requested(action, context);
       if (!action.ask) return context.redirect(back, 303);
-      const count = await action.count?.(deps, request);
-      const { button, points, ...question } = await action.ask(deps, request, count ?? 0);
+      const count = await action.count?.(request);
+      const { button, points, ...question } = await action.ask(request, count ?? 0);
       const view = await viewFor(session);
-      const more = html`${contentToHtml({ title: '', points }, surfaceOf(view))}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason (optional)</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
+      const more = html`${contentToHtml({ title: '', points }, surfaceOf(view))}<form method="post" action="${address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<p><label for="reason">Reason (optional)</label> <input id="reason" name="reason" maxlength="${LONGEST_REASON}" autocomplete="off"></p><div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
       const content = { ...question, more, sections: [] };
       return context.html(renderPage(content, view, { path: context.req.path }));
     });
 
   const act = (name: string, action: Action) =>
     acting(async (context, session, form) => {
-      const request = requestOf(context);
+      const { request, back } = await requested(action, context);
       const shown = Number(form.get('shown') ?? 0);
       try {
         const reason = requireReason(form.get('reason') ?? undefined);
         const actor = { by: userOf(context), via: 'page', reason } as const;
-        if (action.count) requireShown(shown, await action.count(deps, request));
-        session.notices.push(await action.act(deps, { ...request, actor, shown }));
-        const { run } = request.params;
-        const stream = request.query.get('stream') ?? undefined;
-        deps.log.info(
-          { action: name.split('/').at(-1), runId: run && Number(run), stream },
-          'operator acted',
-        );
+        if (action.count) requireShown(shown, await action.count(request));
+        session.notices.push(await action.act({ ...request, actor, shown }));
+        const { run, query } = request;
+        const facts = { action: name.split('/').at(-1), runId: run || undefined, stream: query['stream'] };
+        deps.log.info(facts, 'operator acted');
       } catch (error) {
         if (!(error instanceof UsageError)) throw error;
         session.notices.push([messageOf(error), ...error.faults, error.remedy].filter(Boolean).join(' '));
       }
       sources.renew();
-      return context.redirect(action.back(request), 303);
+      return context.redirect(back, 303);
     });
 
   const read = ({ sidesOf }: (typeof RECORD_PAGES)[string]) =>
