@@ -25,7 +25,7 @@ import {
 } from '../state/alerts.js';
 import { type Queries, inSnapshot, limitReading } from '../state/database.js';
 import { tryLock } from '../state/locks.js';
-import { lines, plural } from '../text/format.js';
+import { counted, lines } from '../text/format.js';
 import { namesOf } from './channels.js';
 import type { AlertDeps } from './send-alerts.js';
 import { randomUUID } from 'node:crypto';
@@ -79,7 +79,7 @@ export function describeAfterwards(
   return lines(
     condition === 'sending_stopped' &&
       lost > 0 &&
-      `${plural(lost, 'process', 'processes')} that sent nothing ${lost === 1 ? 'was' : 'were'} killed, or lost the state database: slotsync status`,
+      counted`${lost} process{|es} that sent nothing {was|were} killed, or lost the state database: slotsync status`,
     unsettled > 0 && `${describeUnsettled(unsettled)}: slotsync failures`,
   );
 }

@@ -1,7 +1,17 @@
 // Documents about bookings on which mirror and service disagree: the differences, and what an operator does about them.
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import type { BookingExplained } from '../sync/operator/explain.js';
-import { dayOf, formatDuration, formatNumber, mostOf, plural, lines, present } from '../text/format.js';
+import {
+  counted,
+  dayOf,
+  formatDuration,
+  formatNumber,
+  lines,
+  mostOf,
+  plural,
+  present,
+  sum,
+} from '../text/format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { commandFor, quote } from '../situation/commands.js';
@@ -139,7 +149,7 @@ export function bookingsDocument(
   timeZone: string,
   week?: { monday: string; rows: readonly ReservationRow[] },
 ): Document {
-  const total = counts.reduce((sum, { count }) => sum + count, 0);
+  const total = sum(counts.map(({ count }) => count));
   const number =
     total === 0 ? 'No compared booking disagrees.' : `${formatNumber(total)} as of the last reconcile.`;
   return {
@@ -179,9 +189,7 @@ function weekSection(
   timeZone: string,
 ): Section {
   return section('week', `Week of ${monday}`, {
-    paragraphs: [
-      `${plural(rows.length, 'booking')} of this week ${rows.length === 1 ? 'does' : 'do'} not agree.`,
-    ],
+    paragraphs: [counted`${rows.length} booking{|s} of this week {does|do} not agree.`],
     week: {
       days: Array.from({ length: 7 }, (_, at) =>
         new Date(Date.parse(monday) + at * DAY_MS).toISOString().slice(0, 10),

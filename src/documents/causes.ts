@@ -28,8 +28,9 @@ const MOST_NAMED = 3;
 export const statusInWords = (status: CauseStatus | 'unchanged'): string =>
   WORDS_OF_STATUSES[status] ?? status;
 
-export const recordsOf = (count: number, stream?: string) =>
-  `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
+export const ofStream = (stream?: string) => (stream === undefined ? '' : ` of ${stream}`);
+
+export const recordsOf = (count: number, stream?: string) => `${plural(count, 'record')}${ofStream(stream)}`;
 
 interface StatusInWords {
   /** Returns true if the records stay as they are until an operator acts. */

@@ -4,7 +4,7 @@ import { type DriftRow, isRepaired } from '../state/drift.js';
 import { describeExceptions } from './exceptions.js';
 import type { DriftFields, DriftKind } from '../state/schema.js';
 import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
-import { formatDuration, formatNumber, plural, lines } from '../text/format.js';
+import { counted, formatDuration, formatNumber, lines, plural, present, sum } from '../text/format.js';
 import {
   linkToRecord,
   section,
@@ -74,18 +74,14 @@ function verifyLead(
   { seconds, names, sample, extras = false, repair = false }: Parameters<typeof verifyDocument>[2],
 ): string[] {
   const { runId, streams, drifting, storedOtherwise, kept, notComparedAgain, requests } = result;
-  const sumOf = (count: (tally: VerifyResult['streams'][number]) => number) =>
-    streams.reduce((sum, tally) => sum + count(tally), 0);
-  const compared = sumOf((tally) => tally.compared);
-  const waiting = sumOf((tally) => tally.waiting);
-  const excepted = sumOf((tally) => tally.excepted ?? 0);
-  const inDoubt = sumOf((tally) => tally.inDoubt);
-  const wrongType = sumOf((tally) => tally.wrong_type ?? 0);
-  const sent = sumOf((tally) => KINDS.reduce((sum, kind) => sum + (tally[kind] ?? 0), 0)) - wrongType;
+  const sumOf = (name: DriftKind | 'compared' | 'waiting' | 'excepted' | 'inDoubt') =>
+    sum(streams.map((tally) => tally[name] ?? 0));
+  const [waiting, inDoubt, wrongType] = [sumOf('waiting'), sumOf('inDoubt'), sumOf('wrong_type')];
+  const sent = sum(KINDS.map(sumOf)) - wrongType;
   return lines(
-    `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
+    `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(sumOf('compared'), 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : counted`${drifting} object{|s} {drifts|drift}`}.`,
     notComparedAgain > 0 &&
-      `${plural(notComparedAgain, 'object')} of an earlier verify ${notComparedAgain === 1 ? 'drifts' : 'drift'} as of that verify, so the exit code is 1: ${notComparedAgain === 1 ? 'its record is' : 'their records are'} not in sync, and could not be compared again: slotsync failures`,
+      counted`${notComparedAgain} object{|s} of an earlier verify {drifts|drift} as of that verify, so the exit code is 1: {its record is|their records are} not in sync, and could not be compared again: slotsync failures`,
     sent > 0 &&
       !repair &&
       `To send ${sent === 1 ? 'it' : 'them'} again: ${['slotsync verify', ...names].join(' ')} --repair`,
@@ -95,10 +91,10 @@ function verifyLead(
       'An object of another type is never sent: change the external id of the object or of the row, then: slotsync sync',
     describeExtra(result.extra, extras),
     waiting > 0 &&
-      `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row was deleted.`,
-    excepted > 0 && describeExceptions(excepted),
+      counted`${waiting} object{|s} {was|were} not compared: {it waits|they wait} for a sync, or the row was deleted.`,
+    describeExceptions(sumOf('excepted')),
     inDoubt > 0 &&
-      `${plural(inDoubt, 'row')} ${inDoubt === 1 ? 'has' : 'have'} not changed, but ${inDoubt === 1 ? 'becomes' : 'become'} another object than was accepted: the next sync checks ${inDoubt === 1 ? 'it' : 'them'}: slotsync sync`,
+      counted`${inDoubt} row{|s} {has|have} not changed, but {becomes|become} another object than was accepted: the next sync checks {it|them}: slotsync sync`,
   );
 }
 
@@ -143,10 +139,7 @@ export function driftDocument(
       section('repairs', 'To repair', {
         points: verified.map(({ stream, repairable }) => repairable > 0 && repairPoint(stream, repairable)),
       }),
-      driftSection(
-        listed,
-        counts.reduce((sum, { count }) => sum + count, 0),
-      ),
+      driftSection(listed, sum(counts.map(({ count }) => count))),
     ],
   };
 }
@@ -163,7 +156,7 @@ function describeKinds(
 /** List entry such as `3 objects of rooms differ at the service`, with the command that repairs them. */
 const repairPoint = (stream: string, repairable: number): Point => ({
   status: 'changed',
-  text: `${plural(repairable, 'object')} of ${stream} ${repairable === 1 ? 'differs' : 'differ'} at the service`,
+  text: counted`${repairable} object{|s} of ${stream} {differs|differ} at the service`,
   commands: [
     {
       command: `slotsync verify ${stream} --repair`,
@@ -184,14 +177,11 @@ function driftSection(listed: readonly DriftRow[], total: number): Section {
   });
 }
 
-const nextOf = (kind: DriftKind) =>
-  isRepaired(kind)
-    ? 'a repair sends the object again'
-    : kind === 'extra'
-      ? 'to link it to a row: slotsync match'
-      : kind === 'kept'
-        ? 'to overwrite it once from the mirror: slotsync take'
-        : 'correct it by hand';
+const nextOf = (kind: DriftKind) => {
+  if (isRepaired(kind)) return 'a repair sends the object again';
+  if (kind === 'extra') return 'to link it to a row: slotsync match';
+  return kind === 'kept' ? 'to overwrite it once from the mirror: slotsync take' : 'correct it by hand';
+};
 
 /** List entry such as `rooms 'R1' (room_R1) was changed at the service`, with the fields that differ. */
 function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow): Point {
@@ -201,35 +191,33 @@ function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: Dr
   return {
     status: nameOfKind(kind),
     text: text`${name}${externalId !== null && ` (${externalId})`} ${DRIFT_MEANINGS[kind]}`,
-    details: [
-      ...describeDriftFields(differences.slice(0, MOST_FIELDS)),
-      ...(more > 0 ? [`and ${more} more fields`] : []),
+    details: present<Text>(
+      describeDriftFields(differences.slice(0, MOST_FIELDS)),
+      more > 0 && `and ${more} more fields`,
       text`Seen ${{ minute: seenAt }}; ${nextOf(kind)}.`,
-    ],
+    ),
   };
 }
 
-export function describeDriftFields(fields: readonly (readonly [string, DriftFields[string]])[]): string[] {
-  return fields.map(
+export const describeDriftFields = (fields: readonly (readonly [string, DriftFields[string]])[]): string[] =>
+  fields.map(
     ([field, { here, there }]) =>
       `${field}: ${formatValues(there)} at the service, ${formatValues(here)} expected`,
   );
-}
 
 /** Document of the result of `slotsync verify --adopt`, which makes records for objects that have no record. */
 export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds: number): Document {
-  const differing = streams.reduce((sum, adopted) => sum + adopted.differing, 0);
-  const made = differing + streams.reduce((sum, adopted) => sum + adopted.equal, 0);
-  const ambiguous = streams.reduce((sum, adopted) => sum + adopted.ambiguous, 0);
-  const unowned = streams.reduce((sum, adopted) => sum + adopted.unowned, 0);
+  const sumOf = (name: 'differing' | 'equal' | 'ambiguous' | 'unowned') =>
+    sum(streams.map((adopted) => adopted[name]));
+  const [differing, ambiguous, unowned] = [sumOf('differing'), sumOf('ambiguous'), sumOf('unowned')];
   return {
     title: `Run ${runId}`,
     lead: lines(
-      `Run ${runId}: ${plural(made, 'record')} made in ${formatDuration(seconds)}, ${plural(requests, 'request')}; nothing was written at the service.`,
+      `Run ${runId}: ${plural(differing + sumOf('equal'), 'record')} made in ${formatDuration(seconds)}, ${plural(requests, 'request')}; nothing was written at the service.`,
       ambiguous > 0 &&
         `${plural(ambiguous, 'object')} not adopted: several rows have the same external id. To list the rows: slotsync plan`,
       unowned > 0 &&
-        `${plural(unowned, 'object')} of these types ${unowned === 1 ? 'has' : 'have'} the external id of no row, and stay${unowned === 1 ? 's' : ''} as ${unowned === 1 ? 'it is' : 'they are'}.`,
+        counted`${unowned} object{|s} of these types {has|have} the external id of no row, and {stays as it is|stay as they are}.`,
       `${differing === 0 ? 'A sync sends only what has changed since' : `A sync sends the ${formatNumber(differing)} that differ`}: slotsync plan, slotsync sync`,
     ),
     sections: [
@@ -244,18 +232,16 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
 /** Sentence about objects that belong to no record, which slotsync never changes. `areListed`: they follow. False for zero. */
 export const describeExtra = (objects: number, areListed = false): string | false =>
   objects > 0 &&
-  `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}${areListed ? '' : `: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}`}.`;
+  counted`${objects} object{|s} {belongs|belong} to no record, and {is left as it is|are left as they are}${areListed ? '' : `: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}`}.`;
 
 /** Sentence about objects that keep values entered at the service, because of field rules. False for zero. */
 export const describeKeptObjects = (objects: number): string | false =>
   objects > 0 &&
-  `${plural(objects, 'object')} ${objects === 1 ? 'keeps' : 'keep'} values that people entered at the service, because of field rules. This is not drift, and no repair changes them.`;
+  counted`${objects} object{|s} {keeps|keep} values that people entered at the service, because of field rules. This is not drift, and no repair changes them.`;
 
 /**
  * Sentence about objects that a repair skips, because the service stores other values than it accepts. False for zero.
  */
-export function describeStoredOtherwise(objects: number): string | false {
-  if (objects === 0) return false;
-  const were = objects === 1 ? 'was' : 'were';
-  return `${plural(objects, 'object')} ${were} sent again, but the service stores other values. A repair skips ${objects === 1 ? 'it' : 'them'} until a value changes. Let the mapping return the stored value, or remove the field from the mapping.`;
-}
+export const describeStoredOtherwise = (objects: number): string | false =>
+  objects > 0 &&
+  counted`${objects} object{|s} {was|were} sent again, but the service stores other values. A repair skips {it|them} until a value changes. Let the mapping return the stored value, or remove the field from the mapping.`;

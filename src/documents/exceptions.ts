@@ -1,7 +1,7 @@
 // Documents about exceptions: records that slotsync leaves as they are, because an operator decided so.
 import { commandFor } from '../situation/commands.js';
 import type { Exception } from '../state/exceptions.js';
-import { plural } from '../text/format.js';
+import { counted, plural } from '../text/format.js';
 import { linkToRecord, section, text, type Document, type Text } from './document.js';
 
 /** Example: `since 2026-11-22 07:12 CET, by anna, until 2026-12-01 00:00 CET: the caretaker names it`. */
@@ -13,7 +13,7 @@ export function describeException(exception: Omit<Exception, 'stream' | 'localKe
 /** Returns the number of exceptions in force as a sentence, or false for zero. */
 export const describeExceptions = (count: number): string | false =>
   count > 0 &&
-  `${plural(count, 'exception')}: ${count === 1 ? 'slotsync does not change this record' : 'slotsync does not change these records'}. To list ${count === 1 ? 'it' : 'them'}: slotsync exceptions`;
+  counted`${count} exception{|s}: slotsync does not change {this record|these records}. To list {it|them}: slotsync exceptions`;
 
 export const endCommand = (stream: string, key: string): string =>
   commandFor('slotsync except', stream, key, '--end');

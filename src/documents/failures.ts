@@ -6,6 +6,7 @@ import {
   headlineOf,
   nextOfCause,
   nextStep,
+  ofStream,
   reasonOf,
   recordsOf,
   statusInWords,
@@ -20,9 +21,8 @@ import {
   type Point,
   type Text,
 } from './document.js';
-import { sum } from './concerns/concern.js';
 import { describeExceptions } from './exceptions.js';
-import { formatNumber, plural, present } from '../text/format.js';
+import { counted, formatNumber, plural, present, sum } from '../text/format.js';
 import type { Cause } from '../situation/causes.js';
 import type { FailureInChain, FailuresFacts, HeldRecord } from '../situation/failures.js';
 import type { OfferedRename } from '../state/records/gone-rows.js';
@@ -80,7 +80,7 @@ function describeNumber({ stream, status, narrows, total, all, known }: Failures
   if (all === 0) return describeSettled(known, stream);
   if (narrows === '') return `${describeUnsettled(total, stream)}${ending}.`;
   if (total === 0) return `${describeUnsettled(all, stream)}, but none matches ${narrows}.`;
-  return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${ending}.`;
+  return counted`${total} of ${recordsOf(all, stream)} not in sync {matches|match} ${narrows}${ending}.`;
 }
 
 export function failureToPoint(failure: FailureInChain): Point {
@@ -103,8 +103,8 @@ export const heldToPoint = ({ stream, localKey, runId, gate, reason }: HeldRecor
 export function describeHeldRecords(causes: readonly Cause[]): string | undefined {
   const gates = causes.flatMap(({ gate }) => gate ?? []);
   const held = HELD.flatMap((why) => {
-    const count = gates.reduce((sum, gate) => sum + (whyHeld(gate) === why ? gate.count : 0), 0);
-    return count > 0 ? [`${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held ${why}`] : [];
+    const count = sum(gates.map((gate) => (whyHeld(gate) === why ? gate.count : 0)));
+    return count > 0 ? counted`${count} record{|s} {is|are} held ${why}` : [];
   });
   return held.length === 0 ? undefined : held.join(', ');
 }
@@ -124,9 +124,8 @@ function whyHeld(gate: Gate): (typeof HELD)[number] {
   return isApprovable(gate) ? 'for approval' : 'until the cause ends';
 }
 
-export function describeUnsettled(count: number, stream?: string): string {
-  return `${recordsOf(count, stream)} ${count === 1 ? 'is' : 'are'} not in sync`;
-}
+export const describeUnsettled = (count: number, stream?: string): string =>
+  counted`${count} record{|s}${ofStream(stream)} {is|are} not in sync`;
 
 const RESTORED_REMEDY = 'slotsync verify --repair';
 
@@ -136,12 +135,12 @@ const UNKNOWN_SINCE_BACKUP = `The state was restored, so the changes sent since 
 export function describeSettled(known: Knowledge, stream?: string): Text {
   const { hasRecords, isPlanned, held, drifting, due, restored } = known;
   if (restored) return UNKNOWN_SINCE_BACKUP;
-  const of = stream === undefined ? '' : ` of ${stream}`;
+  const of = ofStream(stream);
   const name = stream === undefined ? '' : ` ${stream}`;
   const open = present<Text>(
     describeUnsent(known, stream),
     held > 0 &&
-      `${recordsOf(held, stream)} ${held === 1 ? 'is' : 'are'} held: slotsync failures${name} --status held`,
+      counted`${held} record{|s}${ofStream(stream)} {is|are} held: slotsync failures${name} --status held`,
     (hasRecords || isPlanned) && due.map(describeDue),
     describeDriftLeft(drifting),
   );
@@ -156,9 +155,9 @@ export function describeSettled(known: Knowledge, stream?: string): Text {
 export function describeUnsent({ underWay }: Knowledge, stream?: string): string | undefined {
   const [latest] = underWay;
   if (!latest) return undefined;
-  const records = underWay.reduce((sum, one) => sum + one.records, 0);
+  const records = sum(underWay.map((one) => one.records));
   const run = underWay.length === 1 ? `run ${latest.runId}` : `${underWay.length} runs`;
-  return `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`;
+  return counted`${records} record{|s}${ofStream(stream)} in ${run} {is|are} not sent yet: slotsync runs ${latest.runId}`;
 }
 
 const describeDue = ({ stream, since, reason }: DueStream): Text =>
@@ -180,14 +179,9 @@ export const DUE_IN_WORDS: Record<DueReason, string> = {
 };
 
 /** Sentence about former objects of records whose external id changed. False for zero. */
-function describeFormerObjects(count: number, stream?: string): string | false {
-  if (count === 0) return false;
-  const are = count === 1 ? 'is' : 'are';
-  return (
-    `${plural(count, 'former object')} of records whose external id changed ${are} not deactivated: ` +
-    `slotsync retry ${stream ?? '--all'} --retire-former`
-  );
-}
+const describeFormerObjects = (count: number, stream = '--all'): string | false =>
+  count > 0 &&
+  counted`${count} former object{|s} of records whose external id changed {is|are} not deactivated: slotsync retry ${stream} --retire-former`;
 
 /** Describes a row that seems to have a new key now, and names the command that lets the object follow the row. */
 export function describeRenamed({ stream, from, to }: OfferedRename): string {
@@ -195,11 +189,9 @@ export function describeRenamed({ stream, from, to }: OfferedRename): string {
 }
 
 /** Sentence about drifting objects that a verify found and no run has repaired yet. False for zero. */
-function describeDriftLeft(objects: number): string | false {
-  if (objects === 0) return false;
-  const seen = objects === 1 ? 'differs' : 'differ';
-  return `${plural(objects, 'object')} ${seen} at the service from what it accepted, as of the last verify: slotsync verify`;
-}
+const describeDriftLeft = (objects: number): string | false =>
+  objects > 0 &&
+  counted`${objects} object{|s} {differs|differ} at the service from what it accepted, as of the last verify: slotsync verify`;
 
 export const CAUSE_COLUMNS =
   'stream status code records waiting waiting_by_stream since keys reasons reason next command run'.split(
@@ -226,14 +218,12 @@ export function causeToCsv(cause: Cause) {
   };
 }
 
-export function causeToJson(cause: Cause) {
-  return {
-    ...cause,
-    headline: headlineOf(cause),
-    next: nextOfCause(cause),
-    command: commandOfCause(cause),
-  };
-}
+export const causeToJson = (cause: Cause) => ({
+  ...cause,
+  headline: headlineOf(cause),
+  next: nextOfCause(cause),
+  command: commandOfCause(cause),
+});
 
 export const FAILURE_COLUMNS =
   'stream key external_id status code reason since attempts run waits_for cause_stream cause_key cause_status cause_code cause_reason next'.split(

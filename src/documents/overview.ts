@@ -1,9 +1,8 @@
 // Overview of the situation: the state in one line, a card for each stream, and graphs of requests and sent objects.
 import { MOST_NIGHTS, type History } from '../situation/history.js';
 import type { QuotaFacts, Situation } from '../situation/situation.js';
-import { formatNear, formatNumber, mostOf, plural, present } from '../text/format.js';
+import { formatNear, formatNumber, mostOf, plural, present, sum } from '../text/format.js';
 import { describeWhoseTurn, type Concern } from './concerns/concerns.js';
-import { sum } from './concerns/concern.js';
 import { isFrozen } from './concerns/records.js';
 import {
   addressOfRun,

@@ -2,7 +2,7 @@
 import { concerns, type Concern } from './concerns/concerns.js';
 import type { ReportFacts } from '../situation/report.js';
 import { listVerified } from '../situation/situation.js';
-import { formatDuration, formatNumber, plural, present } from '../text/format.js';
+import { formatDuration, formatNumber, plural, present, sum } from '../text/format.js';
 import { countsByStream, section, text, type Document, type Section, type Text } from './document.js';
 import { actionsSection } from './actions.js';
 import { causesSection, statusInWords } from './causes.js';
@@ -77,7 +77,7 @@ const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 
 function changed({ streams, runCounts }: ReportFacts): Section {
   type Row = (typeof streams)[number];
-  const runs = runCounts.reduce((sum, { runs: some }) => sum + some, 0);
+  const runs = sum(runCounts.map((one) => one.runs));
   return section('changed', 'What changed', {
     paragraphs: [
       streams.length === 0

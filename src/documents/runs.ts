@@ -4,7 +4,7 @@ import type { RunFacts } from '../situation/run-facts.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
 import { onlyReads, type Run } from '../state/runs/read-runs.js';
 import type { Hold, RunRange } from '../state/schema.js';
-import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
+import { counted, formatDuration, formatNumber, lines, plural, present, sum } from '../text/format.js';
 import {
   addressOfRun,
   countsByStream,
@@ -54,9 +54,7 @@ export function runsTable(runs: readonly Run[]): Table {
       text`${{ minute: run.requestedAt }}`,
       run.finishedAt ? formatDuration(secondsOf(run)) : '–',
       text`${{ status: statusOf(run) }}`,
-      ...OUTCOMES.map((outcome) =>
-        Object.values(run.counts).reduce((total, counts) => total + counts[outcome], 0),
-      ),
+      ...OUTCOMES.map((outcome) => sum(Object.values(run.counts).map((counts) => counts[outcome]))),
     ]),
   };
 }
@@ -130,7 +128,7 @@ function openedHolds({ run, gates }: RunFacts): [stream: string, hold: Hold][] {
 
 function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Section {
   const { run, verdicts, drift } = facts;
-  const compared = Object.values(verdicts?.verdicts ?? {}).reduce((sum, count) => sum + count, 0);
+  const compared = sum(Object.values(verdicts?.verdicts ?? {}));
   return section('summary', 'Summary', {
     facts: [
       ['Kind', `${run.kind}, started by a ${run.startedBy}`],
@@ -199,7 +197,7 @@ function errorToPoint(run: Run): Point | undefined {
 function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section {
   const { planned = 0, done = 0 } = timeline.points.at(-1) ?? {};
   if (planned === 0) return section('timeline', 'Timeline');
-  const held = gates.reduce((sum, { count }) => sum + count, 0);
+  const held = sum(gates.map(({ count }) => count));
   const isDone = done === planned && held === 0;
   const says = `${formatNumber(done)} of ${plural(planned, 'planned record')} sent or settled, ${formatNumber(planned - done)} waiting, ${formatNumber(held)} held.`;
   return section('timeline', 'Timeline', {
@@ -222,7 +220,7 @@ function timelineSection({ run, timeline, gates }: RunFacts, now: Date): Section
 function outcomes({ streams, plan, counts }: Run): Section {
   const planned = Object.keys(PLANNED) as (keyof typeof PLANNED)[];
   const rows = streams.map((stream) => ({ stream, planned: plan[stream], done: counts[stream] }));
-  const equal = Object.values(counts).reduce((sum, { unchanged }) => sum + unchanged, 0);
+  const equal = sum(Object.values(counts).map(({ unchanged }) => unchanged));
   type Row = (typeof rows)[number];
   return section('outcomes', 'Planned and done', {
     paragraphs: [equal > 0 && `${plural(equal, 'record')} needed no write.`],
@@ -254,8 +252,7 @@ function describeRange(range: RunRange): string {
 export function describeUnknownKeys(unknown: readonly string[], requested: number): string {
   const named = unknown.slice(0, MOST_NAMED).join(', ');
   const more = unknown.length > MOST_NAMED ? ', …' : '';
-  const verb = unknown.length === 1 ? 'has' : 'have';
-  return `${formatNumber(unknown.length)} of ${plural(requested, 'key')} ${verb} neither row nor record: ${named}${more}`;
+  return counted`${unknown.length} of ${plural(requested, 'key')} {has|have} neither row nor record: ${named}${more}`;
 }
 
 const statusOf = ({ pausedAt, finishedAt, status }: Run): string =>

@@ -3,7 +3,7 @@ import { LANES } from '../destination/quota/quota-rules.js';
 import { isOnItsWay } from '../situation/causes.js';
 import { listVerified, type ScheduleFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
-import { formatDuration, formatNumber, plural, present } from '../text/format.js';
+import { counted, formatDuration, formatNumber, plural, present, sum } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { statusInWords } from './causes.js';
 import { describeExtra, describeKeptObjects, describeStoredOtherwise } from './drift.js';
@@ -21,7 +21,7 @@ import {
   type Sparse,
   type Text,
 } from './document.js';
-import { sum } from './concerns/concern.js';
+import { ago } from './concerns/concern.js';
 import { describeExceptions } from './exceptions.js';
 import { describeSettled, describeUnsettled } from './failures.js';
 import { describeState, graphsSection, streamsSection, type SituationFacts } from './overview.js';
@@ -87,12 +87,11 @@ export function findPart(facts: SituationFacts, name: string): Section[] {
 
 /** Sentences with the number of records not in sync, and the number that a run or worker is about to send. */
 export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsettled' | 'causes'>): Text[] {
-  const onTheirWay = causes.filter(isOnItsWay).reduce((sum, cause) => sum + cause.records + cause.waiting, 0);
+  const onTheirWay = sum(causes.filter(isOnItsWay).map(({ records, waiting }) => records + waiting));
   const notInSync = unsettled - onTheirWay;
   return present<Text>(
     notInSync > 0 && text`${describeUnsettled(notInSync)}: ${{ command: 'slotsync failures' }}`,
-    onTheirWay > 0 &&
-      `${plural(onTheirWay, 'record')} ${onTheirWay === 1 ? 'is' : 'are'} queued or under way.`,
+    onTheirWay > 0 && counted`${onTheirWay} record{|s} {is|are} queued or under way.`,
   );
 }
 
@@ -148,7 +147,7 @@ export function loadsSection({ loads, now }: Pick<Situation, 'loads' | 'now'>): 
         loadedAt ? text`${{ minute: loadedAt }}` : '–',
         problem === 'unreadable' || problem === 'future' || !loadedAt
           ? 'not known'
-          : `${formatDuration(Math.max(0, (now.getTime() - loadedAt.getTime()) / 1000))}${olderThan ? ', older' : ''}`,
+          : `${ago(loadedAt, now)}${olderThan ? ', older' : ''}`,
         `${formatNumber(maxHours)} h`,
         text`${{ minute: readAt }}`,
       ]),
@@ -300,6 +299,5 @@ function describeLastAnswer({ binding, now }: SituationFacts): Text | undefined 
   if (answeredAt === null) return undefined;
   const isSuccess = answeredAt.getTime() === succeededAt?.getTime();
   const succeeded = succeededAt ? text`; the last success ${succeededAt}` : '; no success yet';
-  const ago = formatDuration(Math.max(0, (now.getTime() - answeredAt.getTime()) / 1000));
-  return text`Last answer of the service: ${describeAnswer(answer)}, ${ago} ago (${answeredAt})${isSuccess ? '' : succeeded}.`;
+  return text`Last answer of the service: ${describeAnswer(answer)}, ${ago(answeredAt, now)} ago (${answeredAt})${isSuccess ? '' : succeeded}.`;
 }

@@ -1,11 +1,10 @@
 // Actions on the operator's page, which call the functions of the commands. An action first asks for confirmation and
 // shows the number of affected records. It is refused if that number has grown meanwhile.
 import { UsageError } from '../errors/errors.js';
-import { formatNumber, plural } from '../text/format.js';
+import { formatNumber, plural, sum } from '../text/format.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
 import { statusInWords } from '../documents/causes.js';
-import { sum } from '../documents/concerns/concern.js';
 import { text, type Document, type Point } from '../documents/document.js';
 import { describeApproval, describeHeld, gateToQuestion } from '../documents/holds.js';
 import { actAs, noteAction, toRecords, toRuns, type Actor } from '../state/actions.js';

@@ -23,6 +23,7 @@ import { listSyncSchedules, type RegisteredSchedule } from '../state/schedules.j
 import { LISTED_KINDS, listBadReadings, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import type { Stream } from '../streams/stream.js';
+import { sum } from '../text/format.js';
 import { NIGHTLY } from '../time/schedule.js';
 import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
@@ -191,21 +192,21 @@ export function listVerified(facts: Pick<Situation, 'recordedStreams' | 'drift' 
   return [...names].toSorted().map((stream) => {
     const pass = verifications.find((verification) => verification.stream === stream);
     const ofStream = drift.filter((counted) => counted.stream === stream);
-    const sum = (isMeant: (kind: DriftKind) => boolean) =>
-      ofStream.reduce((total, { kind, count }) => total + (isMeant(kind) ? count : 0), 0);
+    const countOf = (isMeant: (kind: DriftKind) => boolean) =>
+      sum(ofStream.map(({ kind, count }) => (isMeant(kind) ? count : 0)));
     return {
       stream,
       verifiedAt: pass?.verifiedAt ?? null,
       objects: pass?.objects ?? null,
-      drift: sum(isDrift),
+      drift: countOf(isDrift),
       /** Number of drifting objects that a repair sends again. */
-      repairable: sum(isRepaired),
-      storedOtherwise: sum((kind) => kind === 'stored_otherwise'),
-      kept: sum((kind) => kind === 'kept'),
+      repairable: countOf(isRepaired),
+      storedOtherwise: countOf((kind) => kind === 'stored_otherwise'),
+      kept: countOf((kind) => kind === 'kept'),
       /**
        * Number of objects that belong to no record. They are no drift, and only `slotsync verify --extras` counts them.
        */
-      extra: sum((kind) => kind === 'extra'),
+      extra: countOf((kind) => kind === 'extra'),
     };
   });
 }

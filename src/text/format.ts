@@ -9,6 +9,19 @@ export function plural(count: number, singular: string, many = `${singular}s`): 
   return `${formatNumber(count)} ${count === 1 ? singular : many}`;
 }
 
+/**
+ * Formats a sentence about a count, which is the first number in it: counted`${1} row{|s} {was|were} deleted` is `1 row
+ * was deleted`. Only the words of the template may have such forms, not its values.
+ */
+export function counted(strings: TemplateStringsArray, ...values: readonly (string | number)[]): string {
+  const form = values.find((value) => typeof value === 'number') === 1 ? '$1' : '$2';
+  const raw = strings.map((words) => words.replaceAll(/\{([^{|}]*)\|([^{|}]*)\}/g, form));
+  return String.raw(
+    { raw },
+    ...values.map((value) => (typeof value === 'number' ? formatNumber(value) : value)),
+  );
+}
+
 /** Formats a duration: `45 s`, `12 min`, `3 h 20 min`, `6 d 4 h`. */
 export function formatDuration(seconds: number): string {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
@@ -70,6 +83,9 @@ export function shorten(text: string, most: number): string {
   const characters = Array.from(text);
   return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`;
 }
+
+export const sum = (numbers: readonly number[]): number =>
+  numbers.reduce((total, number) => total + number, 0);
 
 /** Returns the largest number, at least `least`. */
 export const mostOf = (numbers: readonly number[], least = 0): number =>

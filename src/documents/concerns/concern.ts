@@ -107,8 +107,6 @@ const inOrder = (times: readonly Date[]) => times.toSorted((a, b) => a.getTime()
 export const earliest = (times: readonly Date[]) => inOrder(times)[0] ?? null;
 export const latest = (times: readonly Date[]) => inOrder(times).at(-1) ?? null;
 
-export const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
-
 /** Groups elements by name. Returns, for each group, its name, its elements and its last element. */
 export function groupBy<T>(all: readonly T[], nameOf: (element: T) => string) {
   const groups = new Map<string, [T, ...T[]]>();

@@ -3,7 +3,7 @@ import { errorEntry } from '../../errors/error-catalogue.js';
 import { isStopped, type Process } from '../../state/processes.js';
 import { onlyReads } from '../../state/runs/read-runs.js';
 import { differingStreams, type Fingerprints } from '../../streams/fingerprints.js';
-import { plural, present } from '../../text/format.js';
+import { counted, plural, present } from '../../text/format.js';
 import { joinTexts, type Text, text } from '../document.js';
 import {
   ago,
@@ -168,14 +168,11 @@ export const PROCESSES = {
       }));
     },
     short: (all) => plural(all.length, 'process to restart', 'processes to restart'),
-    say: ({ processes }, { now }) => {
-      const [have, it] = processes.length === 1 ? ['has', 'it'] : ['have', 'them'];
-      return {
-        status: 'stopped',
-        text: `${plural(processes.length, 'process', 'processes')} (${processes[0].command}) ${have} an old configuration: restart ${it}`,
-        named: processes.map((process) => text`${describeFormer(process, now)}.`),
-      };
-    },
+    say: ({ processes }, { now }) => ({
+      status: 'stopped',
+      text: counted`${processes.length} process{|es} (${processes[0].command}) {has|have} an old configuration: restart {it|them}`,
+      named: processes.map((process) => text`${describeFormer(process, now)}.`),
+    }),
   }),
 
   /** Processes that were killed, are frozen, or cannot reach the state. `isMissed`: runs or records wait for them. */
@@ -194,7 +191,7 @@ export const PROCESSES = {
       const more = processes.length - MOST_NAMED;
       return {
         status: 'not seen',
-        text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} suspended, or cannot reach the state`,
+        text: counted`${processes.length} {process was|processes were} killed, {is|are} suspended, or cannot reach the state`,
         named: present<Text>(
           processes
             .slice(0, MOST_NAMED)
@@ -202,8 +199,7 @@ export const PROCESSES = {
               (process) =>
                 text`${isMissed ? 'Not seen since' : 'Last seen'} ${process.seenAt}: ${nameProcess(process)}.`,
             ),
-          more > 0 &&
-            `${plural(more, 'process', 'processes')} more ${more === 1 ? 'was' : 'were'} seen before that.`,
+          more > 0 && counted`${more} process{|es} more {was|were} seen before that.`,
         ),
       };
     },
@@ -214,7 +210,7 @@ export const PROCESSES = {
     find: ({ orphanedClaims: facts }) => facts && facts.records > 0 && { facts },
     say: ({ records, until }) => ({
       status: 'pending',
-      text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} because a dead process had locked ${records === 1 ? 'it' : 'them'}${until && text`, until ${until} at the latest`}`,
+      text: text`${counted`${records} record{|s} {waits|wait} because a dead process had locked {it|them}`}${until && text`, until ${until} at the latest`}`,
     }),
   }),
 };

@@ -3,10 +3,10 @@ import { isOnItsWay } from '../../situation/causes.js';
 import { causeToPoint, commandOfCause, headlineOf, needsOperator } from '../causes.js';
 import type { Situation } from '../../situation/situation.js';
 import { isDrift, isRepaired } from '../../state/drift.js';
-import { formatDuration, formatNumber, plural, present } from '../../text/format.js';
+import { counted, formatDuration, formatNumber, plural, present, sum } from '../../text/format.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from '../bookings.js';
 import { text } from '../document.js';
-import { type Ground, groupBy, kind, listStreams, nameSome, sum } from './concern.js';
+import { type Ground, groupBy, kind, listStreams, nameSome } from './concern.js';
 
 export const RECORDS = {
   /** Causes why records are not in sync. Held records have another concern. Records about to be sent are left out. */
@@ -59,7 +59,7 @@ export const RECORDS = {
     short: (all) => `drift of ${plural(sum(all.map(({ objects }) => objects)), 'object')}`,
     say: ({ stream, kinds, objects }) => ({
       status: 'changed',
-      text: `${plural(objects, 'object')} of ${stream} ${objects === 1 ? 'drifts' : 'drift'} at the service`,
+      text: counted`${objects} object{|s} of ${stream} {drifts|drift} at the service`,
       details: [
         `Not as last accepted: ${kinds.map(({ kind: of, count }) => `${formatNumber(count)} ${of}`).join(', ')}.`,
       ],
@@ -173,7 +173,7 @@ export const RECORDS = {
       objects > 0 && { facts: { objects }, commands: ['slotsync retry --all --retire-former'] },
     say: ({ objects }) => ({
       status: 'changed',
-      text: `${plural(objects, 'former object')} of records whose external id changed ${objects === 1 ? 'is' : 'are'} not deactivated`,
+      text: counted`${objects} former object{|s} of records whose external id changed {is|are} not deactivated`,
     }),
   }),
 };

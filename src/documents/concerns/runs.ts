@@ -5,7 +5,7 @@ import type { NotedLoad } from '../../state/streams.js';
 import { type Gate, isApprovable, waitsForOperator } from '../../state/gates/gates.js';
 import type { LoadProblem } from '../../state/schema.js';
 import { describeLoad, toLoadFacts } from '../../sync/limits/load-age.js';
-import { formatNumber, plural, present } from '../../text/format.js';
+import { counted, formatNumber, plural, present, sum } from '../../text/format.js';
 import { type Text, text } from '../document.js';
 import { recordsOf, statusInWords } from '../causes.js';
 import { DUE_IN_WORDS } from '../failures.js';
@@ -24,7 +24,6 @@ import {
   nameRun,
   nameSome,
   remedyOf,
-  sum,
 } from './concern.js';
 
 const HOUR = 60 * 60_000;
@@ -331,7 +330,7 @@ export const RUNS = {
           code === null ? `${stream}: ${counts.join(', ')}.` : [...listStreams(streams), ...meaningOf(code)],
           code === null &&
             sentAgain > 0 &&
-            `${recordsOf(sentAgain, stream)} ${sentAgain === 1 ? 'is' : 'are'} in the inbox, and a worker sends them again.`,
+            counted`${sentAgain} record{|s} of ${stream} {is|are} in the inbox, and a worker sends them again.`,
         ),
         next: code === null ? undefined : remedyOf(code),
       };
