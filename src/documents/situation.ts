@@ -10,6 +10,7 @@ import { describeExtra, describeKeptObjects, describeStoredOtherwise } from './d
 import { concerns, concernToPoint, kindOf, needsPerson, type Concern } from './concerns/concerns.js';
 import { findUntaken } from './concerns/records.js';
 import {
+  filledSections,
   section,
   text,
   withQuery,
@@ -79,10 +80,10 @@ export function findPart(facts: SituationFacts, name: string): Section[] {
     ({ id, kind }, at) => name === String(at + 1) || `${id} `.startsWith(`${name} `) || kind === name,
   );
   const points = named.map((concern) => concernToPoint(concern, facts.now));
-  return [
-    ...(points.length > 0 ? [section('concerns', name, { points })] : []),
-    ...situationDocument(facts, { all }).sections.filter(({ id }) => id === name),
-  ];
+  const ofName = situationDocument(facts, { all }).sections.filter(({ id }) => id === name);
+  const filled = filledSections([section('concerns', name, { points }), ...ofName]);
+  if (filled.length > 0) return filled;
+  return ofName.map(({ id, title }) => section(id, title, { paragraphs: [`${title}: nothing now.`] }));
 }
 
 /** Sentences with the number of records not in sync, and the number that a run or worker is about to send. */

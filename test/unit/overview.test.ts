@@ -176,7 +176,7 @@ describe('status at a glance', () => {
     expect(textOf('gate')).toBe(textOf('1'));
     expect(textOf('gate rooms')).toBe(textOf('1'));
     expect(textOf('2')).toContain('the name is too long');
-    expect(textOf('inbox')).toBe('');
+    expect(textOf('inbox')).toBe('Inbox of changes: nothing now.');
     expect(textOf('records')).toContain('the name is too long');
     expect(textOf('records')).toContain('1 record is not in sync');
     expect(findPart(facts, 'nothing')).toEqual([]);
