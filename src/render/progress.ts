@@ -26,31 +26,32 @@ const BAR_COLUMNS = 24;
 
 /** `unit`: plural of what is counted, such as `records`. `of`: name of the run, if several runs may be unfinished. */
 export function createProgress(unit: string, of?: string) {
-  const { show, stop } = canDraw(process.stderr) ? createBar(unit, of) : createLines(unit, of);
+  const isDrawn = canDraw(process.stderr);
   const pace = createPace();
+  let shownAt = isDrawn ? -Infinity : performance.now();
+  let blockedBefore: string | undefined;
   return {
     update(done: number, total: number, facts: ProgressFacts = {}): void {
-      show({ done, total, perSecond: pace(done, performance.now()) }, facts);
-    },
-    stop,
-  };
-}
-
-type Show = (amounts: Amounts, facts: ProgressFacts) => void;
-
-function createBar(unit: string, of: string | undefined): { show: Show; stop(): void } {
-  let drawnAt: number | undefined;
-  return {
-    show(amounts, facts) {
       const now = performance.now();
-      if (amounts.total === 0 && facts.blocked === undefined) return;
-      if (drawnAt !== undefined && now - drawnAt < DRAW_EVERY_MS) return;
-      drawnAt = now;
+      const amounts = { done, total, perSecond: pace(done, now) };
+      const isSending = facts.blocked === undefined;
+      const hasChanged = facts.blocked !== blockedBefore;
+      blockedBefore = facts.blocked;
+      const isDue = now - shownAt >= (isDrawn ? DRAW_EVERY_MS : PLAIN_EVERY_MS);
+      const isShown = isDrawn
+        ? isDue && (total > 0 || !isSending)
+        : hasChanged || (isDue && total > 0 && isSending);
+      if (!isShown) return;
+      shownAt = now;
       // The cursor stays at the beginning. The last column stays empty, because some terminals wrap when it is written.
-      drawLine(` ${fitProgress(amounts, facts, { unit, of, columns: columnsOf(process.stderr) - 2 })}`);
+      const columns = columnsOf(process.stderr) - 2;
+      if (isDrawn) return drawLine(` ${fitProgress(amounts, facts, { unit, of, columns })}`);
+      const resumed = hasChanged && isSending ? ['resumed'] : [];
+      const line = [...resumed, ...partsOf(amounts, facts, unit)].join(', ');
+      printNote(`${of === undefined ? '' : `${of}: `}${line}`);
     },
-    stop() {
-      if (drawnAt !== undefined) drawLine('');
+    stop(): void {
+      if (isDrawn && shownAt > -Infinity) drawLine('');
     },
   };
 }
@@ -73,25 +74,6 @@ export function fitProgress(
   const { done, total } = amounts;
   const filled = total === 0 ? 0 : Math.round(Math.min(1, done / total) * BAR_COLUMNS);
   return line + ('█'.repeat(filled) + '░'.repeat(BAR_COLUMNS - filled)).padStart(room);
-}
-
-function createLines(unit: string, of: string | undefined): { show: Show; stop(): void } {
-  let printedAt = performance.now();
-  let blockedBefore: string | undefined;
-  return {
-    show(amounts, facts) {
-      const now = performance.now();
-      const hasChanged = facts.blocked !== blockedBefore;
-      const isDue = facts.blocked === undefined && amounts.total > 0 && now - printedAt >= PLAIN_EVERY_MS;
-      blockedBefore = facts.blocked;
-      if (!hasChanged && !isDue) return;
-      printedAt = now;
-      const resumed = hasChanged && facts.blocked === undefined ? ['resumed'] : [];
-      const line = [...resumed, ...partsOf(amounts, facts, unit)].join(', ');
-      printNote(`${of === undefined ? '' : `${of}: `}${line}`);
-    },
-    stop: () => undefined,
-  };
 }
 
 /** Returns parts such as `3 min left`, `12 %`, `1 200 of 10 000 records`, `190 a second`. */
