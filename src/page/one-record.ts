@@ -40,7 +40,7 @@ const recordPage: Page = async (sources, { params, address }, view) => {
   if (!record && !link && !drift && !held && !exception && listed === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
   const named = { stream, key, address, about: `${stream} ${key}` };
-  return withSides<RecordExplained>(named, view, (sides) => recordDocument(known, sides));
+  return withSides(named, view, (sides) => recordDocument(known, sides as RecordExplained | undefined));
 };
 
 const bookingPage: Page = async (sources, { params, address }, view) => {
@@ -52,18 +52,20 @@ const bookingPage: Page = async (sources, { params, address }, view) => {
   }));
   if (!known.known && known.events.length === 0) throw new PageNotFound(`The state has no booking '${key}'.`);
   const named = { stream: BOOKINGS, key, address, about: `booking ${key}` };
-  return withSides<BookingExplained>(named, view, (sides) => bookingDocument(known, view.timeZone, sides));
+  return withSides(named, view, (sides) =>
+    bookingDocument(known, view.timeZone, sides as BookingExplained | undefined),
+  );
 };
 
 /** `toDocument` gets the row and object as the operator read them for this page, or undefined if not read yet. */
-function withSides<Explained>(
+function withSides(
   { stream, key, address, about }: Record<'stream' | 'key' | 'address' | 'about', string>,
   view: View,
-  toDocument: (sides: Explained | undefined) => Document,
+  toDocument: (sides: unknown) => Document,
 ): Document {
   const { shown } = view.session ?? {};
   const read = shown?.address === address ? shown : undefined;
-  const document = toDocument(read?.explained as Explained | undefined);
+  const document = toDocument(read?.explained);
   const action = {
     command: commandFor('slotsync explain', stream, key),
     href: address,
