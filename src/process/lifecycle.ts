@@ -73,25 +73,27 @@ interface RepeatOptions {
   everyMs: number;
   /** Milliseconds before the first round. The default is 0. */
   firstAfterMs?: number;
-  /** Aborted to end the loop. A round in progress finishes first. */
-  signal: AbortSignal;
-  /** Called when a round fails, unless the signal has aborted. The next round follows after `everyMs`. */
+  /** Aborted to end the loop. A round in progress finishes first. Without a signal, only `end` ends the loop. */
+  signal?: AbortSignal;
+  /** Called when a round fails, unless the loop is to end. The next round follows after `everyMs`. */
   onError: (error: unknown) => void;
 }
 
-/** Repeats `round`, never twice at once, until the signal aborts or a round returns `done`. */
+/** Repeats `round`, never twice at once, until the signal aborts, `end` is called, or a round returns `done`. */
 export function repeat(
   round: () => Promise<number | 'done' | void>,
   { everyMs, firstAfterMs = 0, signal, onError }: RepeatOptions,
 ) {
   let pause = new AbortController();
+  let isEnding = false;
   const wake = () => pause.abort();
+  const isOver = () => isEnding || signal?.aborted === true;
 
   async function run(): Promise<void> {
     let waitMs = firstAfterMs;
-    while (!signal.aborted) {
+    while (!isOver()) {
       await endsWithin(new Promise(() => undefined), waitMs, pause.signal); // returns when woken, too
-      if (signal.aborted) return;
+      if (isOver()) return;
       pause = new AbortController();
       waitMs = everyMs;
       try {
@@ -99,16 +101,23 @@ export function repeat(
         if (next === 'done') return;
         if (typeof next === 'number') waitMs = next;
       } catch (error) {
-        if (!signal.aborted) onError(error);
+        if (!isOver()) onError(error);
       }
     }
   }
 
-  signal.addEventListener('abort', wake, { once: true });
+  signal?.addEventListener('abort', wake, { once: true });
+  const ended = run().finally(() => signal?.removeEventListener('abort', wake));
   return {
     /** Starts a round now, or as soon as the round in progress has ended. */
     wake,
-    ended: run().finally(() => signal.removeEventListener('abort', wake)),
+    ended,
+    /** Ends the loop. Resolves when the round in progress has finished. */
+    async end(): Promise<void> {
+      isEnding = true;
+      wake();
+      await ended;
+    },
   };
 }
 

@@ -49,7 +49,6 @@ export async function startPresence({ state, log, command, configuration, quota 
   let place: QuotaPlace | undefined;
   let others = 0;
   let onSeen: (() => void) | undefined;
-  const closing = new AbortController();
   let stopped: (SendingStopped & { since: Date }) | null = null;
   let isChanged = false;
   let notedAt: string | undefined;
@@ -72,14 +71,12 @@ export async function startPresence({ state, log, command, configuration, quota 
   const renewal = repeat(renew, {
     everyMs: RENEW_PROCESS_MS,
     firstAfterMs: FIRST_RENEWAL_MS,
-    signal: closing.signal,
     onError: (error) =>
       log.debug({ code: codeOf(error) }, 'heartbeat not written to the state; it is retried'),
   });
   // Deletes old rows here, because killed processes and ended alerts leave rows even while no run can be planned.
   const pruning = repeat(() => pruneNotes(state.db), {
     everyMs: PRUNE_EVERY_MS,
-    signal: closing.signal,
     onError: (error) =>
       log.debug({ code: codeOf(error) }, 'deleting old rows of the state failed; it is retried'),
   });
@@ -122,8 +119,7 @@ export async function startPresence({ state, log, command, configuration, quota 
     },
 
     async close(): Promise<void> {
-      closing.abort();
-      await Promise.all([renewal.ended, pruning.ended]);
+      await Promise.all([renewal.end(), pruning.end()]);
       await removeProcess(state.db, process_.id);
     },
   };

@@ -33,7 +33,6 @@ export async function startScheduler(
   configured: readonly Configured[],
 ) {
   const { state, log } = deps;
-  const closing = new AbortController();
   const mustWait = createLoadWait(deps);
 
   let looks = 0;
@@ -58,14 +57,8 @@ export async function startScheduler(
   const polling = repeat(startDueRuns, {
     everyMs: POLL_EVERY_MS,
     firstAfterMs: POLL_EVERY_MS,
-    signal: closing.signal,
     onError: (error) => log.warn({ code: codeOf(error) }, 'polling the schedules failed; it is retried'),
   });
 
-  return {
-    async close(): Promise<void> {
-      closing.abort();
-      await polling.ended;
-    },
-  };
+  return { close: polling.end };
 }

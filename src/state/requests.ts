@@ -87,8 +87,6 @@ export function noteRequestsPeriodically(
   state: () => State | undefined,
   log: Logger,
 ) {
-  const closing = new AbortController();
-
   async function note(): Promise<void> {
     const opened = state();
     const counted = opened && counter.take();
@@ -102,13 +100,11 @@ export function noteRequestsPeriodically(
   const notes = repeat(note, {
     everyMs: NOTE_EVERY_MS,
     firstAfterMs: NOTE_EVERY_MS,
-    signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'storing request counts failed; it is retried'),
   });
   return {
     async close(): Promise<void> {
-      closing.abort();
-      await notes.ended;
+      await notes.end();
       await note();
     },
   };
