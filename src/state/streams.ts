@@ -214,7 +214,7 @@ export const countingAnswered = (stream: string, answered: number): SQL => sql`
 export async function noteRefusals(
   db: Queries,
   stream: string,
-  answer: { answered: number; refused: number; code: string; message: string },
+  answer: Omit<Refusals, 'allowed'>,
 ): Promise<Refusals> {
   return queryOne<Refusals>(db)`
     INSERT INTO slotsync.streams AS s (stream, answered, refused, refused_code, refused_message)

@@ -2,7 +2,7 @@
 // Otherwise every record would cost a request and be given up. Refusals are counted answer by answer.
 import type { Queries } from '../../state/database.js';
 import { closeGate } from '../../state/gates/close-gates.js';
-import { noteRefusals } from '../../state/streams.js';
+import { noteRefusals, type Refusals as Totals } from '../../state/streams.js';
 import type { Stream } from '../../streams/stream.js';
 import { isRefusedTooOften } from './decide.js';
 
@@ -12,12 +12,7 @@ const MOST_REMEMBERED = 100;
 export type Refusals = ReturnType<typeof createRefusals>;
 
 /** Answers about objects of one batch that are not yet added to the stream's totals, with an example of a refusal. */
-export interface Answers {
-  answered: number;
-  refused: number;
-  code: string;
-  message: string;
-}
+export type Answers = Omit<Totals, 'allowed'>;
 
 export const noAnswers = (): Answers => ({ answered: 0, refused: 0, code: '', message: '' });
 
