@@ -70,41 +70,6 @@ export function createExecutor(options: ExecutorOptions) {
   const requests = openLines(options);
   const refusals = createRefusals();
 
-  /** Lets a run take its next step after one of its batches has ended. */
-  async function advance({ runId, lane }: Batch, attempt: Attempt, traceparent?: string): Promise<void> {
-    const hasFewBatches = attempt.hasFewBatches === true || lane === 'incremental';
-    await attempt.goOn(await advanceRun(state.db, runId, { hasFewBatches }), tracedBy(traceparent));
-  }
-
-  async function noteFailure(attempt: Attempt, found: EarlierFailures, child: Logger): Promise<void> {
-    await attempt.note(found).catch((error: unknown) => {
-      child.warn(
-        { code: codeOf(error) },
-        'findings of the failed attempt not stored; the next attempt starts without them',
-      );
-    });
-  }
-
-  async function handleFailure(
-    error: unknown,
-    attempt: Attempt,
-    { log: child, lane, fail }: { log: Logger; lane?: string | undefined; fail: () => Promise<void> },
-  ): Promise<void> {
-    const isInterrupted = aborting.aborted;
-    if (!isInterrupted) logUnexpected(child, error);
-    const mustWait = !isInterrupted && breaker.failed(error, attempt.name);
-    const { attemptsMade, attempts } = attempt;
-    const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });
-    if (decision.action === 'fail') return fail();
-    if (decision.action === 'retry') {
-      child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
-      return attempt.again(decision.afterMs, error);
-    }
-    if (mustWait)
-      child.warn({ code: codeOf(error) }, 'service fails for every job; this job is retried later');
-    return attempt.again(decision.afterMs);
-  }
-
   return {
     /** Checks whether the state is still the same database. Await this before the queue is worked. */
     recognizeState: recognizer.state,
@@ -126,7 +91,7 @@ export function createExecutor(options: ExecutorOptions) {
         });
       } catch (error) {
         const fail = () => failPlanning(state.db, { runId, token }, reasonOf(error));
-        await handleFailure(error, attempt, { log: child, fail });
+        await handleFailure(options, error, attempt, { log: child, fail });
       }
     },
 
@@ -147,7 +112,7 @@ export function createExecutor(options: ExecutorOptions) {
         await inSpan('batch', attributesOf(taken, attempt), apply, { parent: traceparent });
         breaker.succeeded(attempt.name);
         if (taken.lane !== 'incremental') options.onApplied(taken);
-        await advance(taken, attempt, traceparent);
+        await advance(options, taken, attempt, traceparent);
       } catch (error) {
         const found = afterFailure(earlier, error);
         if (!aborting.aborted && found.count !== earlier.count) await noteFailure(attempt, found, child);
@@ -159,12 +124,52 @@ export function createExecutor(options: ExecutorOptions) {
             { code: codeOf(error), records: failed },
             'batch out of attempts; the next run sends its records again',
           );
-          await advance(batch, attempt, traceparent);
+          await advance(options, batch, attempt, traceparent);
         };
-        await handleFailure(error, attempt, { log: child, lane: batch?.lane, fail });
+        await handleFailure(options, error, attempt, { log: child, lane: batch?.lane, fail });
       }
     },
   };
+}
+
+/** Lets a run take its next step after one of its batches has ended. */
+async function advance(
+  { state }: Pick<ApplyDeps, 'state'>,
+  { runId, lane }: Batch,
+  attempt: Attempt,
+  traceparent?: string,
+): Promise<void> {
+  const hasFewBatches = attempt.hasFewBatches === true || lane === 'incremental';
+  await attempt.goOn(await advanceRun(state.db, runId, { hasFewBatches }), tracedBy(traceparent));
+}
+
+async function noteFailure(attempt: Attempt, found: EarlierFailures, log: Logger): Promise<void> {
+  await attempt.note(found).catch((error: unknown) => {
+    log.warn(
+      { code: codeOf(error) },
+      'findings of the failed attempt not stored; the next attempt starts without them',
+    );
+  });
+}
+
+async function handleFailure(
+  { breaker, aborting }: Pick<ExecutorOptions, 'breaker' | 'aborting'>,
+  error: unknown,
+  attempt: Attempt,
+  { log, lane, fail }: { log: Logger; lane?: string | undefined; fail: () => Promise<void> },
+): Promise<void> {
+  const isInterrupted = aborting.aborted;
+  if (!isInterrupted) logUnexpected(log, error);
+  const mustWait = !isInterrupted && breaker.failed(error, attempt.name);
+  const { attemptsMade, attempts } = attempt;
+  const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });
+  if (decision.action === 'fail') return fail();
+  if (decision.action === 'retry') {
+    log.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');
+    return attempt.again(decision.afterMs, error);
+  }
+  if (mustWait) log.warn({ code: codeOf(error) }, 'service fails for every job; this job is retried later');
+  return attempt.again(decision.afterMs);
 }
 
 const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }: Attempt) => ({
