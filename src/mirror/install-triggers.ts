@@ -23,46 +23,6 @@ export type Triggers = ReturnType<typeof openTriggers>;
 export function openTriggers({ url, channel }: { url: SettingText; channel: string }) {
   const sql = connectPostgres(url, 'triggers');
 
-  /** Runs the statements of one stream in a separate transaction. A busy table then does not undo other streams. */
-  async function run(name: string, statements: readonly string[]): Promise<void> {
-    try {
-      await inTransaction(sql, async (tx) => {
-        for (const statement of [SHORT, ...statements]) await tx.send((within) => within.unsafe(statement));
-      });
-    } catch (error) {
-      throw asTriggersError(error, name);
-    }
-  }
-
-  /** Returns the table of a stream's source, if it exists. Reads the catalog, which needs no right on the table. */
-  async function findTable({ source }: Pick<Stream, 'source'>) {
-    if ('query' in source) return undefined;
-    const [name = '', schema = null] = source.table.toReversed();
-    const [row] = await sql<
-      (Owned & { oid: string; kind: string; isOwn: boolean; types: [string, string][] | null })[]
-    >`
-      SELECT c.oid::text AS oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind,
-        pg_get_userbyid(c.relowner) AS owner, pg_get_userbyid(c.relowner) = current_user AS "isOwn", (
-          WITH RECURSIVE types AS (
-            SELECT attname, atttypid AS type FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
-            UNION ALL
-            SELECT attname, typbasetype FROM types JOIN pg_type AS t ON t.oid = types.type WHERE typtype = 'd')
-          SELECT json_agg(json_build_array(attname, format_type(type, -1)))
-          FROM types JOIN pg_type AS t ON t.oid = types.type WHERE typtype <> 'd') AS types
-      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-      WHERE c.relname = ${name}
-        AND CASE WHEN ${schema}::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = ${schema} END`;
-    return row && { ...row, types: new Map(row.types) };
-  }
-
-  /** Returns the installed trigger functions with this name in any schema. Without a name, returns all of them. */
-  const findFunctions = (name?: string) => sql<(Owned & { tables: string[] })[]>`
-    SELECT n.nspname AS schema, p.proname AS name, pg_get_userbyid(p.proowner) AS owner,
-      array_to_json(ARRAY(SELECT DISTINCT tgrelid::oid::text FROM pg_trigger WHERE tgfoid = p.oid)) AS tables
-    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE (p.proname = ${name ?? null}::name OR ${name === undefined} AND starts_with(p.proname::text, ${FUNCTION_PREFIX}))
-      AND p.prorettype = 'trigger'::regtype`;
-
   const install = (stream: Stream, table: OwnedTable & { isOwn: boolean }) => [
     ...(table.isOwn ? [] : grantInbox(table.owner)),
     ...installTriggers(stream, channel, table),
@@ -73,40 +33,23 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     databaseIdentity: async () => (await sql.unsafe<DatabaseIdentity[]>(SELECT_DATABASE_IDENTITY))[0],
 
     /** Returns the reason why a stream's source cannot have triggers, or undefined if it can. */
-    async refusal({ name, source, key }: Stream): Promise<string | undefined> {
-      if ('query' in source) return `${name}: its source is a query; triggers need a table`;
-      const table = source.table.join('.');
-      const found = await findTable({ source });
-      if (!found) return `${name}: there is no table ${table} in the database of the state`;
-      const kind = KINDS[found.kind];
-      if (kind) return `${name}: ${table} is ${kind}; triggers need a table`;
-      const [missing] = findAbsent(
-        key.map((column) => ['key', column] as const),
-        found.types,
-      );
-      if (missing !== undefined) return `${name}: ${missing}`;
-      const unlike = key.find((column) => dependsOnSession(found.types.get(column) ?? ''));
-      return (
-        unlike &&
-        `${name}: its key column ${unlike} is ${found.types.get(unlike)}, whose text depends on the session`
-      );
-    },
+    refusal: async (stream: Stream) => explainRefusal(stream, await findTable(sql, stream)),
 
     /** Returns the SQL statements that create the stream's triggers, so that the table's owner can run them. */
     async print(stream: Stream): Promise<string[]> {
-      const table = await findTable(stream);
+      const table = await findTable(sql, stream);
       return table ? installTriggers(stream, channel, table) : [];
     },
 
     /** Installs or updates a stream's triggers. Removes the triggers on a table that was its source before. */
     async install(stream: Stream): Promise<void> {
-      const table = await findTable(stream);
+      const table = await findTable(sql, stream);
       if (!table) return;
-      const installed = await findFunctions(functionName(stream.name));
+      const installed = await findFunctions(sql, functionName(stream.name));
       const former = installed.filter(
         ({ schema, tables }) => schema !== table.schema || tables.some((oid) => oid !== table.oid),
       );
-      await run(stream.name, [
+      await run(sql, stream.name, [
         // Dropping the function also drops its triggers, even on a table that this role does not own.
         ...former.flatMap(removeTriggers),
         ...install(stream, table),
@@ -115,27 +58,91 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
 
     /** Returns statements for one transaction that replace the triggers of a stream's former name, if it had any. */
     async renaming(former: string, stream: Stream): Promise<string[]> {
-      const installed = await findFunctions(functionName(former));
+      const installed = await findFunctions(sql, functionName(former));
       if (installed.length === 0) return [];
-      const table = await findTable(stream);
+      const table = await findTable(sql, stream);
       const installing = table ? install(stream, table) : [];
       return [SHORT, ...installed.flatMap(removeTriggers), ...installing, 'RESET ROLE'];
     },
 
     /** Returns the names of installed trigger functions, including those of streams no longer configured. */
     async list(): Promise<string[]> {
-      return [...new Set((await findFunctions()).map(({ name }) => name))].toSorted();
+      return [...new Set((await findFunctions(sql)).map(({ name }) => name))].toSorted();
     },
 
     /** Returns statements that remove all installed trigger functions and their triggers in one transaction. */
-    removal: async (): Promise<string[]> => (await findFunctions()).flatMap(removeTriggers),
+    removal: async (): Promise<string[]> => (await findFunctions(sql)).flatMap(removeTriggers),
 
     /** Removes the trigger functions with this name, and their triggers on any table. */
     remove: async (name: string): Promise<void> =>
-      run(name, (await findFunctions(name)).flatMap(removeTriggers)),
+      run(sql, name, (await findFunctions(sql, name)).flatMap(removeTriggers)),
 
     close: () => sql.end({ timeout: 1 }),
   };
+}
+
+type Client = ReturnType<typeof connectPostgres>;
+
+/** Runs the statements of one stream in a separate transaction. A busy table then does not undo other streams. */
+async function run(sql: Client, name: string, statements: readonly string[]): Promise<void> {
+  try {
+    await inTransaction(sql, async (tx) => {
+      for (const statement of [SHORT, ...statements]) await tx.send((within) => within.unsafe(statement));
+    });
+  } catch (error) {
+    throw asTriggersError(error, name);
+  }
+}
+
+/** Returns the table of a stream's source, if it exists. Reads the catalog, which needs no right on the table. */
+async function findTable(sql: Client, { source }: Pick<Stream, 'source'>) {
+  if ('query' in source) return undefined;
+  const [name = '', schema = null] = source.table.toReversed();
+  const [row] = await sql<
+    (Owned & { oid: string; kind: string; isOwn: boolean; types: [string, string][] | null })[]
+  >`
+    SELECT c.oid::text AS oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind,
+      pg_get_userbyid(c.relowner) AS owner, pg_get_userbyid(c.relowner) = current_user AS "isOwn", (
+        WITH RECURSIVE types AS (
+          SELECT attname, atttypid AS type FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+          UNION ALL
+          SELECT attname, typbasetype FROM types JOIN pg_type AS t ON t.oid = types.type WHERE typtype = 'd')
+        SELECT json_agg(json_build_array(attname, format_type(type, -1)))
+        FROM types JOIN pg_type AS t ON t.oid = types.type WHERE typtype <> 'd') AS types
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relname = ${name}
+      AND CASE WHEN ${schema}::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = ${schema} END`;
+  return row && { ...row, types: new Map(row.types) };
+}
+
+/** Returns the installed trigger functions with this name in any schema. Without a name, returns all of them. */
+const findFunctions = (sql: Client, name?: string) => sql<(Owned & { tables: string[] })[]>`
+  SELECT n.nspname AS schema, p.proname AS name, pg_get_userbyid(p.proowner) AS owner,
+    array_to_json(ARRAY(SELECT DISTINCT tgrelid::oid::text FROM pg_trigger WHERE tgfoid = p.oid)) AS tables
+  FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+  WHERE (p.proname = ${name ?? null}::name OR ${name === undefined} AND starts_with(p.proname::text, ${FUNCTION_PREFIX}))
+    AND p.prorettype = 'trigger'::regtype`;
+
+/** Returns the reason why a stream's source cannot have triggers, or undefined if it can. */
+function explainRefusal(
+  { name, source, key }: Stream,
+  found: Awaited<ReturnType<typeof findTable>>,
+): string | undefined {
+  if ('query' in source) return `${name}: its source is a query; triggers need a table`;
+  const table = source.table.join('.');
+  if (!found) return `${name}: there is no table ${table} in the database of the state`;
+  const kind = KINDS[found.kind];
+  if (kind) return `${name}: ${table} is ${kind}; triggers need a table`;
+  const [missing] = findAbsent(
+    key.map((column) => ['key', column] as const),
+    found.types,
+  );
+  if (missing !== undefined) return `${name}: ${missing}`;
+  const unlike = key.find((column) => dependsOnSession(found.types.get(column) ?? ''));
+  return (
+    unlike &&
+    `${name}: its key column ${unlike} is ${found.types.get(unlike)}, whose text depends on the session`
+  );
 }
 
 function asTriggersError(error: unknown, name: string): unknown {
