@@ -49,33 +49,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   const known = new WeakMap<Source, Promise<SourceColumns & { writtenFor: WrittenFor }>>();
 
   function describe(source: Source) {
-    const columns = readColumns(source);
+    const columns = readColumns(sessions, source);
     known.set(source, columns);
     columns.catch(() => known.delete(source));
     return columns;
-  }
-
-  async function readColumns(source: Source) {
-    const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const {
-      columns,
-      types: parameters,
-      described,
-    } = await read(() => sessions.describeReadable(statement, source));
-    if (parameters.length > 0) throw new SlotsyncError('mirror_source', sourceSql.NO_PARAMETERS);
-    refuseRepeated(columns.map(({ name }) => name));
-    const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
-    const types = await read(() =>
-      sessions.query<{ oid: string; type: string }>(
-        // Runs with the role's search path. `format_type` then adds the schema to a type name that the role would
-        // resolve to another type.
-        `SELECT oid::pg_catalog.text AS oid, pg_catalog.format_type(oid, -1) AS type FROM pg_catalog.pg_type
-          WHERE oid OPERATOR(pg_catalog.=) ANY (${oids}::pg_catalog.oid[])`,
-      ),
-    );
-    const typeNames = new Map(types.map(({ oid, type }) => [Number(oid), type]));
-    const writtenFor = { source: statement, columns: described };
-    return { ...toSourceColumns(columns, typeNames), writtenFor };
   }
 
   const columnsOf = (source: Source) => known.get(source) ?? describe(source);
@@ -118,25 +95,6 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       yield await sessions.query<T>(statement, reading);
     });
 
-  /** Returns a remedy that PostgreSQL does not name: the missing GRANT statements, or a table with a similar name. */
-  async function suggest(source: Source, fault: SlotsyncError): Promise<string> {
-    if (fault.facts['sqlstate'] === '42501') {
-      const [row] = await read(() =>
-        sessions.ofCatalogue<{ role: string }>('SELECT quote_ident(current_user) AS role'),
-      );
-      return `; let the owner run: ${grantSelect([source], row?.role ?? '').join('; ')}`;
-    }
-    if (!('table' in source)) return '';
-    const tables = await read(() =>
-      sessions.ofCatalogue<{ name: string }>(`
-        SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`),
-    );
-    const names = tables.map(({ name }) => name);
-    const near = nearestName(source.table.join('.'), names);
-    return near === undefined ? '' : `; did you mean ${near}?`;
-  }
-
   return {
     describedAs,
 
@@ -162,7 +120,8 @@ export function createSourceReader(sessions: ReadOnlySessions) {
         const { types } = await describe(source);
         return faultsOf(types);
       } catch (error) {
-        if (isSourceFault(error)) return [`from: ${messageOf(error)}${await suggest(source, error)}`];
+        if (isSourceFault(error))
+          return [`from: ${messageOf(error)}${await suggest(sessions, source, error)}`];
         if (codeOf(error) !== 'mirror_row_security') throw error;
         return [`from: ${messageOf(error)}. ${remedyFor('mirror_row_security')}`];
       }
@@ -191,6 +150,48 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       return toSourceRows(await collect(rows), names, types);
     },
   };
+}
+
+async function readColumns(sessions: ReadOnlySessions, source: Source) {
+  const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
+  const {
+    columns,
+    types: parameters,
+    described,
+  } = await read(() => sessions.describeReadable(statement, source));
+  if (parameters.length > 0) throw new SlotsyncError('mirror_source', sourceSql.NO_PARAMETERS);
+  refuseRepeated(columns.map(({ name }) => name));
+  const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
+  const types = await read(() =>
+    sessions.query<{ oid: string; type: string }>(
+      // Runs with the role's search path. `format_type` then adds the schema to a type name that the role would
+      // resolve to another type.
+      `SELECT oid::pg_catalog.text AS oid, pg_catalog.format_type(oid, -1) AS type FROM pg_catalog.pg_type
+        WHERE oid OPERATOR(pg_catalog.=) ANY (${oids}::pg_catalog.oid[])`,
+    ),
+  );
+  const typeNames = new Map(types.map(({ oid, type }) => [Number(oid), type]));
+  const writtenFor = { source: statement, columns: described };
+  return { ...toSourceColumns(columns, typeNames), writtenFor };
+}
+
+/** Returns a remedy that PostgreSQL does not name: the missing GRANT statements, or a table with a similar name. */
+async function suggest(sessions: ReadOnlySessions, source: Source, fault: SlotsyncError): Promise<string> {
+  if (fault.facts['sqlstate'] === '42501') {
+    const [row] = await read(() =>
+      sessions.ofCatalogue<{ role: string }>('SELECT quote_ident(current_user) AS role'),
+    );
+    return `; let the owner run: ${grantSelect([source], row?.role ?? '').join('; ')}`;
+  }
+  if (!('table' in source)) return '';
+  const tables = await read(() =>
+    sessions.ofCatalogue<{ name: string }>(`
+      SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`),
+  );
+  const names = tables.map(({ name }) => name);
+  const near = nearestName(source.table.join('.'), names);
+  return near === undefined ? '' : `; did you mean ${near}?`;
 }
 
 /** Throws if two columns have the same name. The driver keeps only the later column, and SQL can name neither. */
