@@ -33,36 +33,12 @@ const ROWS_AT_ONCE = 1000;
 
 /** Creates the queries of bookings. They throw SlotsyncError `mirror_…`. */
 export function createBookingReader(reader: SourceReader, { findShared }: Pick<KeyFinder, 'findShared'>) {
-  function timesOf(bookings: Described<BookingSource>) {
-    const { begin, end, timezone, types } = bookings;
-    const [fault] = findFaults(bookings, types);
-    if (fault !== undefined)
-      throw new SlotsyncError('mirror_source', `reservations.${fault}`, { remedy: SOURCE_REMEDY });
-    return { begin: instant(begin, types, timezone), end: instant(end, types, timezone) };
-  }
-
   async function readAll(
     bookings: BookingSource,
     conditionsFor: (described: Described<BookingSource>) => readonly string[],
   ): Promise<Booking[]> {
-    const computedFor = (described: Described<BookingSource>) => {
-      const { begin, end } = timesOf(described);
-      const isCancelled =
-        bookings.cancelled === undefined ? 'false' : truth(bookings.cancelled, described.types);
-      const id = sourceSql.externalIdExpression(described);
-      const externalId = `CASE WHEN ${sourceSql.IS_TOO_LARGE} AND octet_length(${id}) <= ${MAX_ID_BYTES} THEN ${id} END`;
-      return { begin: seconds(begin), end: seconds(end), isCancelled, externalId };
-    };
     const rows = await reader.readRows(bookings, computedFor, conditionsFor);
     return rows.map((row) => fromRow(bookings, row));
-  }
-
-  function within(bookings: Described<BookingSource>, { from, to, isFirst }: Slice): string {
-    const { begin, end } = timesOf(bookings);
-    const inside = `(${begin} >= to_timestamp(${from}) AND ${begin} < to_timestamp(${to}))`;
-    return isFirst
-      ? `(${inside} OR (${begin} < to_timestamp(${from}) AND ${end} > to_timestamp(${from})))`
-      : inside;
   }
 
   return {
@@ -85,10 +61,6 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
 
     /** Yields, in blocks, the bookings without a valid begin or end. They belong to no slice. */
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
-      const undated = (described: Described<BookingSource>) => {
-        const { begin, end } = timesOf(described);
-        return `NOT (${[begin, end].map((time) => `coalesce(${isDated(time)}, false)`).join(' AND ')})`;
-      };
       const found = await collect(
         reader.select<BookingSource, { key: string | null }>(bookings, (described) => [
           `SELECT ${keyExpression(described)} AS key FROM ${sourceSql.relation(bookings.source)} WHERE ${undated(described)}`,
@@ -148,6 +120,37 @@ export function createBookingReader(reader: SourceReader, { findShared }: Pick<K
       return new Set(shared.map(({ externalId }) => externalId));
     },
   };
+}
+
+function timesOf(bookings: Described<BookingSource>) {
+  const { begin, end, timezone, types } = bookings;
+  const [fault] = findFaults(bookings, types);
+  if (fault !== undefined)
+    throw new SlotsyncError('mirror_source', `reservations.${fault}`, { remedy: SOURCE_REMEDY });
+  return { begin: instant(begin, types, timezone), end: instant(end, types, timezone) };
+}
+
+function computedFor(described: Described<BookingSource>) {
+  const { begin, end } = timesOf(described);
+  const isCancelled =
+    described.cancelled === undefined ? 'false' : truth(described.cancelled, described.types);
+  const id = sourceSql.externalIdExpression(described);
+  const externalId = `CASE WHEN ${sourceSql.IS_TOO_LARGE} AND octet_length(${id}) <= ${MAX_ID_BYTES} THEN ${id} END`;
+  return { begin: seconds(begin), end: seconds(end), isCancelled, externalId };
+}
+
+function within(bookings: Described<BookingSource>, { from, to, isFirst }: Slice): string {
+  const { begin, end } = timesOf(bookings);
+  const inside = `(${begin} >= to_timestamp(${from}) AND ${begin} < to_timestamp(${to}))`;
+  return isFirst
+    ? `(${inside} OR (${begin} < to_timestamp(${from}) AND ${end} > to_timestamp(${from})))`
+    : inside;
+}
+
+/** Returns an SQL condition for bookings without a valid begin or end. */
+function undated(described: Described<BookingSource>): string {
+  const { begin, end } = timesOf(described);
+  return `NOT (${[begin, end].map((time) => `coalesce(${isDated(time)}, false)`).join(' AND ')})`;
 }
 
 function findFaults(bookings: BookingSource, types: ColumnTypes): string[] {
