@@ -35,6 +35,7 @@ import {
   findUntimed,
   keyConditions,
   type NamedColumn,
+  type SourceReader,
 } from './source-reader.js';
 import {
   hashExpression,
@@ -77,44 +78,7 @@ export function createMirror({
   const reader = createSourceReader(sessions);
   const keyFinder = createKeyFinder(reader);
   const turns = createTurns();
-
-  function copyHashes(stream: Stream, selection: Selection, { shared, noteLoad }: HashOptions) {
-    const statementsFor = (described: Described<Stream>) => {
-      const [fault] = findUnfitKeys(stream.key, described.types);
-      if (fault !== undefined) throw new SlotsyncError('mirror_source', `streams.${stream.name}.${fault}`);
-      const keys = selection.keys ? keyConditions(described, selection.keys) : [undefined];
-      return keys.map((condition) =>
-        sourceSql.selectHashes(described, sourceSql.selectCondition(stream, selection, condition), shared),
-      );
-    };
-    return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
-  }
-
-  /** Returns the lines of the selected keys only. The query may return keys that only the type considers equal. */
-  async function readHashesOf(stream: Stream, selection: Selection, options: HashOptions) {
-    const wanted = new Set(selection.keys?.map(encodeColumn));
-    const lines = await collect(copyHashes(stream, selection, options));
-    return lines.filter((line) => wanted.has(orderOfLine(line)));
-  }
-
-  async function readPart(
-    stream: Stream,
-    keys: readonly string[],
-  ): Promise<Map<string, MirrorRow | SlotsyncError>> {
-    const found = new Map<string, MirrorRow | SlotsyncError>();
-    const wanted = new Set(keys);
-    const rows = await reader.readRows(
-      stream,
-      (described) => ({ hash: `${hashExpression(described)}::text` }),
-      (described) => keyConditions(described, keys),
-    );
-    for (const { key, row, computed, bytes } of rows) {
-      if (key === null || !wanted.has(key)) continue;
-      const hash = String(computed['hash']);
-      found.set(key, bytes === undefined ? { row, hash } : tooLarge(stream, bytes, hash));
-    }
-    return found;
-  }
+  const bookings = createBookingReader(reader, keyFinder);
 
   async function isEmpty({ source }: Stream): Promise<boolean> {
     const rows = await read(() =>
@@ -122,31 +86,6 @@ export function createMirror({
     );
     return rows.length === 0;
   }
-
-  /** Returns the faults of a stream's source. The list is empty if the source has all columns that are named. */
-  async function checkStream(stream: Stream): Promise<string[]> {
-    const { graceDays } = stream;
-    const others: readonly NamedColumn[] = [
-      ...stream.references.flatMap(({ fieldId, key }) =>
-        key.map((column) => [`references['${fieldId}']`, column] as const),
-      ),
-      ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
-      ...(stream.freshness?.column === undefined
-        ? []
-        : [['freshness.column', stream.freshness.column] as const]),
-      ...(typeof graceDays === 'object' ? [['graceDays.column', graceDays.column] as const] : []),
-    ];
-    const { fault } = stream.lookups;
-    if (fault && !isSourceFault(fault)) throw fault;
-    const faults = await reader.check(stream, (types) => [
-      ...findMissingColumns(stream, others, types),
-      ...findSingleValues(stream, types),
-      ...findUntimed(stream, types),
-    ]);
-    return fault ? [...faults, messageOf(fault)] : faults;
-  }
-
-  const bookings = createBookingReader(reader, keyFinder);
 
   return {
     /**
@@ -182,7 +121,7 @@ export function createMirror({
     /** Returns the facts by which a later run recognizes this database. */
     facts: () => read(() => sessions.together(readDatabaseFacts)),
 
-    checkStream,
+    checkStream: (stream: Stream) => findFaults(reader, stream),
 
     /**
      * Yields `(key, row hash)` of the selected rows as blocks of COPY lines in latin1, ordered by the bytes of the key,
@@ -198,14 +137,14 @@ export function createMirror({
       selection: Selection = {},
       options: HashOptions = {},
     ): AsyncGenerator<string[]> {
-      if (!selection.keys) return yield* copyHashes(stream, selection, options);
+      if (!selection.keys) return yield* copyHashes(reader, stream, selection, options);
       try {
-        yield await readHashesOf(stream, selection, options);
+        yield await readHashesOf(reader, stream, selection, options);
       } catch (error) {
         if (!isRowFault(error)) throw error;
         const keys = [...new Set(selection.keys)];
         const { rows, unreadable } = await readApart(keys, async (part) => {
-          const lines = await readHashesOf(stream, { ...selection, keys: part }, options);
+          const lines = await readHashesOf(reader, stream, { ...selection, keys: part }, options);
           const byKey = new Map<string, string[]>();
           for (const line of lines)
             byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
@@ -248,12 +187,12 @@ export function createMirror({
      * all rows.
      */
     readRows: (stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> =>
-      readApart([...new Set(keys)], (part) => readPart(stream, part)),
+      readApart([...new Set(keys)], (part) => readPart(reader, stream, part)),
 
     /** Throws a UsageError with every fault of every source: what is missing, or what the role may not read. */
     async requireSources(streams: readonly Stream[], reserved?: BookingSource): Promise<void> {
       const checks = streams.map(async (stream) =>
-        (await checkStream(stream)).map((fault) => `streams.${stream.name}: ${fault}`),
+        (await findFaults(reader, stream)).map((fault) => `streams.${stream.name}: ${fault}`),
       );
       const ofStreams = await Promise.all(checks);
       const ofBookings = reserved ? await bookings.check(reserved) : [];
@@ -296,6 +235,78 @@ export function createMirror({
 
     close: sessions.close,
   };
+}
+
+function copyHashes(
+  reader: SourceReader,
+  stream: Stream,
+  selection: Selection,
+  { shared, noteLoad }: HashOptions,
+) {
+  const statementsFor = (described: Described<Stream>) => {
+    const [fault] = findUnfitKeys(stream.key, described.types);
+    if (fault !== undefined) throw new SlotsyncError('mirror_source', `streams.${stream.name}.${fault}`);
+    const keys = selection.keys ? keyConditions(described, selection.keys) : [undefined];
+    return keys.map((condition) =>
+      sourceSql.selectHashes(described, sourceSql.selectCondition(stream, selection, condition), shared),
+    );
+  };
+  return reader.copy(stream, statementsFor, async (ask) => noteLoad?.(await askForLoad(stream, ask)));
+}
+
+/** Returns the lines of the selected keys only. The query may return keys that only the type considers equal. */
+async function readHashesOf(
+  reader: SourceReader,
+  stream: Stream,
+  selection: Selection,
+  options: HashOptions,
+) {
+  const wanted = new Set(selection.keys?.map(encodeColumn));
+  const lines = await collect(copyHashes(reader, stream, selection, options));
+  return lines.filter((line) => wanted.has(orderOfLine(line)));
+}
+
+async function readPart(
+  reader: SourceReader,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<Map<string, MirrorRow | SlotsyncError>> {
+  const found = new Map<string, MirrorRow | SlotsyncError>();
+  const wanted = new Set(keys);
+  const rows = await reader.readRows(
+    stream,
+    (described) => ({ hash: `${hashExpression(described)}::text` }),
+    (described) => keyConditions(described, keys),
+  );
+  for (const { key, row, computed, bytes } of rows) {
+    if (key === null || !wanted.has(key)) continue;
+    const hash = String(computed['hash']);
+    found.set(key, bytes === undefined ? { row, hash } : tooLarge(stream, bytes, hash));
+  }
+  return found;
+}
+
+/** Returns the faults of a stream's source. The list is empty if the source has all columns that are named. */
+async function findFaults(reader: SourceReader, stream: Stream): Promise<string[]> {
+  const { graceDays } = stream;
+  const others: readonly NamedColumn[] = [
+    ...stream.references.flatMap(({ fieldId, key }) =>
+      key.map((column) => [`references['${fieldId}']`, column] as const),
+    ),
+    ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
+    ...(stream.freshness?.column === undefined
+      ? []
+      : [['freshness.column', stream.freshness.column] as const]),
+    ...(typeof graceDays === 'object' ? [['graceDays.column', graceDays.column] as const] : []),
+  ];
+  const { fault } = stream.lookups;
+  if (fault && !isSourceFault(fault)) throw fault;
+  const faults = await reader.check(stream, (types) => [
+    ...findMissingColumns(stream, others, types),
+    ...findSingleValues(stream, types),
+    ...findUntimed(stream, types),
+  ]);
+  return fault ? [...faults, messageOf(fault)] : faults;
 }
 
 /** Returns the error for a row that is too large. The row's hash shows a later run whether the row has changed. */
