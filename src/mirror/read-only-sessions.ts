@@ -75,81 +75,7 @@ export type ReadOnlySessions = ReturnType<typeof openReadOnlySessions>;
 
 /** Opens the mirror's sessions; the first query connects. Throws the driver's errors. */
 export function openReadOnlySessions(url: SettingText, statementSeconds = STATEMENT_SECONDS) {
-  const idle: Session[] = [];
-  const open = new Set<Session>();
-  const waiting: (() => void)[] = [];
-  let taken = 0;
-  let isClosed = false;
-
-  async function takeTurn(): Promise<void> {
-    if (taken < MOST_CONNECTIONS) taken++;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
-  }
-
-  /**
-   * Returns a session with an open transaction. The BEGIN is awaited: a statement sent after a cancelled BEGIN would
-   * run outside a transaction and could write.
-   */
-  async function begin(settings: Settings): Promise<Session> {
-    if (isClosed) throw connectionClosed();
-    const kept = idle.splice(0).filter((session) => session.isAlive() || void end(session));
-    let session = kept.pop();
-    for (const session of kept) idle.push(session);
-    return waitWhileFull(async () => {
-      const rested = session;
-      const begun = rested ?? openSession(url, statementSeconds);
-      session = undefined; // a retry opens another session
-      open.add(begun);
-      try {
-        await begun.begin(settings);
-        return begun;
-      } catch (error) {
-        await end(begun);
-        // The driver may have closed the idle session just before its reuse. The transaction then begins in another
-        // session.
-        if (rested && codeOf(error) === 'CONNECTION_CLOSED') return begin(settings);
-        throw error;
-      }
-    });
-  }
-
-  function giveBack(): void {
-    const next = waiting.shift();
-    if (next) next();
-    else taken--;
-  }
-
-  async function end(session: Session): Promise<void> {
-    open.delete(session);
-    await session.client.end({ timeout: 0 });
-  }
-
-  /** Yields the results of `work` within one transaction. A session whose statement may still run is closed. */
-  async function* within<T>(
-    { rowSecurity }: RowSecurity,
-    settings: Settings,
-    work: (client: postgres.Sql) => AsyncIterable<T>,
-  ): AsyncGenerator<T> {
-    await takeTurn();
-    let session: Session | undefined;
-    let isOver = false;
-    try {
-      // With `off`, PostgreSQL raises an error instead of hiding rows. Hidden rows would look like deleted rows.
-      const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
-      session = await begin({ ...SESSION_FORMATS, ...settings, row_security });
-      yield* work(session.client);
-      isOver = true;
-    } catch (error) {
-      isOver = error instanceof postgres.PostgresError || error instanceof ColumnsChanged;
-      throw error;
-    } finally {
-      if (session && isOver) {
-        session.rollBack();
-        idle.push(session);
-      } else if (session) await end(session);
-      giveBack();
-    }
-  }
+  const { within, close } = openPool(url, statementSeconds);
 
   async function one<T>(
     security: RowSecurity,
@@ -227,11 +153,94 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),
 
-    async close(): Promise<void> {
-      isClosed = true;
-      await Promise.all([...open].map((session) => session.client.end({ timeout: 0 })));
-    },
+    close,
   };
+}
+
+/** Opens the few sessions that all queries share. A query waits for its turn, and takes an idle session if there is one. */
+function openPool(url: SettingText, statementSeconds: number) {
+  const idle: Session[] = [];
+  const open = new Set<Session>();
+  const waiting: (() => void)[] = [];
+  let taken = 0;
+  let isClosed = false;
+
+  async function takeTurn(): Promise<void> {
+    if (taken < MOST_CONNECTIONS) taken++;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+  }
+
+  /**
+   * Returns a session with an open transaction. The BEGIN is awaited: a statement sent after a cancelled BEGIN would
+   * run outside a transaction and could write.
+   */
+  async function begin(settings: Settings): Promise<Session> {
+    if (isClosed) throw connectionClosed();
+    const kept = idle.splice(0).filter((session) => session.isAlive() || void end(session));
+    let session = kept.pop();
+    for (const session of kept) idle.push(session);
+    return waitWhileFull(async () => {
+      const rested = session;
+      const begun = rested ?? openSession(url, statementSeconds);
+      session = undefined; // a retry opens another session
+      open.add(begun);
+      try {
+        await begun.begin(settings);
+        return begun;
+      } catch (error) {
+        await end(begun);
+        // The driver may have closed the idle session just before its reuse. The transaction then begins in another
+        // session.
+        if (rested && codeOf(error) === 'CONNECTION_CLOSED') return begin(settings);
+        throw error;
+      }
+    });
+  }
+
+  function giveBack(): void {
+    const next = waiting.shift();
+    if (next) next();
+    else taken--;
+  }
+
+  async function end(session: Session): Promise<void> {
+    open.delete(session);
+    await session.client.end({ timeout: 0 });
+  }
+
+  /** Yields the results of `work` within one transaction. A session whose statement may still run is closed. */
+  async function* within<T>(
+    { rowSecurity }: RowSecurity,
+    settings: Settings,
+    work: (client: postgres.Sql) => AsyncIterable<T>,
+  ): AsyncGenerator<T> {
+    await takeTurn();
+    let session: Session | undefined;
+    let isOver = false;
+    try {
+      // With `off`, PostgreSQL raises an error instead of hiding rows. Hidden rows would look like deleted rows.
+      const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
+      session = await begin({ ...SESSION_FORMATS, ...settings, row_security });
+      yield* work(session.client);
+      isOver = true;
+    } catch (error) {
+      isOver = error instanceof postgres.PostgresError || error instanceof ColumnsChanged;
+      throw error;
+    } finally {
+      if (session && isOver) {
+        session.rollBack();
+        idle.push(session);
+      } else if (session) await end(session);
+      giveBack();
+    }
+  }
+
+  async function close(): Promise<void> {
+    isClosed = true;
+    await Promise.all([...open].map((session) => session.client.end({ timeout: 0 })));
+  }
+
+  return { within, close };
 }
 
 /** Returns a function that runs side statements with a short timeout. A savepoint undoes settings and failures. */
