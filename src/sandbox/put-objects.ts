@@ -66,80 +66,15 @@ const STORED_AS = {
   dropped: () => [],
 };
 
-export function createPutObjects(
-  { schema, objects }: { schema: Schema; objects: Objects },
-  {
-    putStatus,
-    maxObjects = 1000,
-    references = 'call',
-    assignsExternalIds = false,
-    merges = false,
-    changeTypes,
-  }: PutOptions,
-) {
+interface Stores {
+  schema: Schema;
+  objects: Objects;
+}
+
+export function createPutObjects(stores: Stores, options: PutOptions) {
+  const { schema, objects } = stores;
+  const { putStatus, maxObjects = 1000, references = 'call', assignsExternalIds, merges } = options;
   const ordered = new Map<string, ObjectRefusal>();
-
-  /** Returns why the object with this number cannot get this external id, or undefined if it can. */
-  function faultOfId(id: number, extId: string): string | undefined {
-    if (!assignsExternalIds) return 'id: not accepted beside extId';
-    const named = objects.store.get(id);
-    if (named === undefined) return `id: no object ${id}`;
-    if (named.extId === extId) return undefined;
-    if (named.extId !== null) return `id: object ${id} has the external id ${named.extId}`;
-    const owner = objects.store.get(extId);
-    return owner && `extId: ${extId} is the external id of object ${owner.id}`;
-  }
-
-  /** Returns why the service refuses this object, independent of the rest of the call, or undefined. */
-  function faultOf({ id, extId, typeId, fields }: SentObject): string | undefined {
-    const fault = id === undefined ? undefined : faultOfId(id, extId);
-    if (fault !== undefined) return fault;
-    const stored = objects.store.get(id ?? extId)?.typeId;
-    if (stored !== undefined && stored !== typeId && !changeTypes)
-      return `object is of type ${stored}, its type cannot be changed`;
-    const filled = new Set<string>();
-    for (const { fieldId, values } of fields) {
-      const { type = typeId, maxLength = Infinity } = schema.fields.get(fieldId) ?? {};
-      if (filled.has(fieldId)) return `field ${fieldId} is named twice`;
-      if (values.length > 0) filled.add(fieldId);
-      if (!schema.isA(typeId, type)) return `field ${fieldId} does not belong to type ${typeId}`;
-      if (values.some((value) => value.length > maxLength))
-        return `field ${fieldId}: longer than ${maxLength} characters`;
-    }
-    const missing = schema.fields
-      .list()
-      .find(
-        ({ extId, mandatory, type = typeId }) =>
-          mandatory && schema.isA(typeId, type) && !filled.has(extId ?? ''),
-      );
-    return missing && `mandatory field ${missing.extId ?? missing.id} is missing`;
-  }
-
-  /** Refuses objects that refer to an unknown object. Refused objects count as unknown, so more refusals follow. */
-  function checkReferences(sent: ReadonlyMap<string, SentObject>, refused: Map<string, ObjectRefusal>): void {
-    const unstored = [...sent.values()].flatMap(({ extId, fields }) =>
-      fields.flatMap(({ fieldId, values }) => {
-        const type = schema.fields.get(fieldId)?.reference;
-        return values
-          .filter((value) => type !== undefined && !schema.isA(objects.store.get(value)?.typeId, type))
-          .map((value) => ({
-            extId,
-            value,
-            isSent:
-              references !== 'stored' && type !== undefined && schema.isA(sent.get(value)?.typeId, type),
-            message: `field ${fieldId}: object ${value} of type ${type} does not exist`,
-          }));
-      }),
-    );
-    const unknown = unstored.find(({ isSent }) => !isSent);
-    if (references === 'call' && unknown) throw new Refusal(400, unknown.message);
-    for (let refusedBefore = -1; refusedBefore !== refused.size;) {
-      refusedBefore = refused.size;
-      for (const { extId, value, isSent, message } of unstored)
-        if (!refused.has(extId) && !(isSent && !refused.has(value)))
-          refused.set(extId, { status: 400, message });
-    }
-  }
 
   return {
     /** Checks and applies one PUT or upsert. Throws the refusal of a whole call, which then changes nothing. */
@@ -174,11 +109,13 @@ export function createPutObjects(
           fields: [...kept, ...fields],
         };
         sent.set(extId, object);
-        const message = schema.types.get(typeId) ? faultOf(object) : `unknown type ${typeId}`;
+        const message = schema.types.get(typeId)
+          ? faultOf(stores, options, object)
+          : `unknown type ${typeId}`;
         if (refusal !== undefined) refused.set(extId, refusal);
         else if (message !== undefined) refused.set(extId, { status: 400, message });
       }
-      checkReferences(sent, refused);
+      checkReferences(stores, references, sent, refused);
 
       const results = [...sent.values()].map((object) => {
         const { extId } = object;
@@ -202,4 +139,74 @@ export function createPutObjects(
       allowObject: (extId: string): void => void ordered.delete(extId),
     },
   };
+}
+
+/** Returns why the object with this number cannot get this external id, or undefined if it can. */
+function faultOfId({ store }: Objects, id: number, extId: string): string | undefined {
+  const named = store.get(id);
+  if (named === undefined) return `id: no object ${id}`;
+  if (named.extId === extId) return undefined;
+  if (named.extId !== null) return `id: object ${id} has the external id ${named.extId}`;
+  const owner = store.get(extId);
+  return owner && `extId: ${extId} is the external id of object ${owner.id}`;
+}
+
+/** Returns why the service refuses this object, independent of the rest of the call, or undefined. */
+function faultOf(
+  { schema, objects }: Stores,
+  { assignsExternalIds, changeTypes }: PutOptions,
+  { id, extId, typeId, fields }: SentObject,
+): string | undefined {
+  if (id !== undefined && !assignsExternalIds) return 'id: not accepted beside extId';
+  const fault = id === undefined ? undefined : faultOfId(objects, id, extId);
+  if (fault !== undefined) return fault;
+  const stored = objects.store.get(id ?? extId)?.typeId;
+  if (stored !== undefined && stored !== typeId && !changeTypes)
+    return `object is of type ${stored}, its type cannot be changed`;
+  const filled = new Set<string>();
+  for (const { fieldId, values } of fields) {
+    const { type = typeId, maxLength = Infinity } = schema.fields.get(fieldId) ?? {};
+    if (filled.has(fieldId)) return `field ${fieldId} is named twice`;
+    if (values.length > 0) filled.add(fieldId);
+    if (!schema.isA(typeId, type)) return `field ${fieldId} does not belong to type ${typeId}`;
+    if (values.some((value) => value.length > maxLength))
+      return `field ${fieldId}: longer than ${maxLength} characters`;
+  }
+  const missing = schema.fields
+    .list()
+    .find(
+      ({ extId, mandatory, type = typeId }) =>
+        mandatory && schema.isA(typeId, type) && !filled.has(extId ?? ''),
+    );
+  return missing && `mandatory field ${missing.extId ?? missing.id} is missing`;
+}
+
+/** Refuses objects that refer to an unknown object. Refused objects count as unknown, so more refusals follow. */
+function checkReferences(
+  { schema, objects }: Stores,
+  references: PutOptions['references'],
+  sent: ReadonlyMap<string, SentObject>,
+  refused: Map<string, ObjectRefusal>,
+): void {
+  const unstored = [...sent.values()].flatMap(({ extId, fields }) =>
+    fields.flatMap(({ fieldId, values }) => {
+      const type = schema.fields.get(fieldId)?.reference;
+      return values
+        .filter((value) => type !== undefined && !schema.isA(objects.store.get(value)?.typeId, type))
+        .map((value) => ({
+          extId,
+          value,
+          isSent: references !== 'stored' && type !== undefined && schema.isA(sent.get(value)?.typeId, type),
+          message: `field ${fieldId}: object ${value} of type ${type} does not exist`,
+        }));
+    }),
+  );
+  const unknown = unstored.find(({ isSent }) => !isSent);
+  if (references === 'call' && unknown) throw new Refusal(400, unknown.message);
+  for (let refusedBefore = -1; refusedBefore !== refused.size;) {
+    refusedBefore = refused.size;
+    for (const { extId, value, isSent, message } of unstored)
+      if (!refused.has(extId) && !(isSent && !refused.has(value)))
+        refused.set(extId, { status: 400, message });
+  }
 }
