@@ -15,8 +15,7 @@ export type Severity = 'critical' | 'action' | 'notice';
 export type AlertRules = ParsedConfig['alerts'];
 
 /** Facts in which concerns are found. For alerts, only `Grounds` is read. The other facts are optional. */
-export type Ground = Grounds &
-  Partial<Pick<Situation, 'inDoubt' | 'formerObjects' | 'orphanedClaims'>> & { quota?: QuotaFacts | null };
+export type Ground = Grounds & Partial<Omit<Situation, keyof Grounds>> & { quota?: QuotaFacts | null };
 
 export interface ConcernOf<Kind, Facts> {
   /** Identifies the concern as long as it lasts. Contains no key, and no number or run that may change meanwhile. */
