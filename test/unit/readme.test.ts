@@ -57,6 +57,14 @@ describe('the pages of docs', () => {
     expect(named.toSorted()).toEqual(commands.toSorted());
   });
 
+  it('say what every command needs', () => {
+    const [, needs = ''] = read('docs/settings.md').split('## Which command needs what');
+    const named = [...needs.matchAll(/^\|([^|]+)/gm)].flatMap(
+      ([, cell = '']) => cell.match(/(?<=`)[a-z-]+(?=`)/g) ?? [],
+    );
+    expect(named.toSorted()).toEqual(commands.toSorted());
+  });
+
   it('list exactly the settings that exist', () => {
     const named = rows('docs/settings.md').flatMap(([setting = '']) =>
       [...setting.matchAll(/`([A-Z_]+)`/g)].map(([, name = '']) => name),
