@@ -4,6 +4,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { findUnknownKeys } from '../../src/sync/identity/read-keys.js';
@@ -69,6 +70,16 @@ describe('a key of 4 800 random characters', () => {
     expect((await world.sync()).run).toMatchObject({ status: 'partial', counts: { rooms: { dead: 1 } } });
     expect((await world.sync()).run.status).toBe('succeeded');
     expect(world.writes()).toEqual([]);
+  });
+
+  it('is given up again after a retry, which then is not wished for any more', async () => {
+    const world = await openWithLongKeys(rooms());
+    await addRoom(world, LONG);
+    await world.sync();
+    await retryRecords(world.state.db, { keys: [] });
+    expect(await stateOf(world)).toMatchObject([{ status: 'failed', resend: 'retry' }]);
+    await world.sync();
+    expect(await stateOf(world)).toMatchObject([{ status: 'dead', resend: null, attempts: 2 }]);
   });
 
   it('is deleted with its row', async () => {
