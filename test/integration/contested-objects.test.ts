@@ -2,31 +2,17 @@
 // Two rows, or a row and an earlier write, want one object: its owner, and the count towards the limits.
 import { describe, expect, it } from 'vitest';
 import { linkRecords } from '../../src/state/records/links.js';
-import {
-  activeObjects,
-  insert,
-  isActive,
-  keepPlaceWorlds,
-  nameOf,
-  PLACES,
-  rename,
-} from '../support/place-worlds.js';
-import { until } from '../support/wait.js';
-import type { World } from '../support/world.js';
+import { keepPlaces, PLACES, until, type PlaceWorld } from '../support/steps.js';
 
-const open = keepPlaceWorlds();
+const open = keepPlaces();
 
 const NOTHING = { count: 0, percent: 0 };
-const cancelRuns = async ({ sql }: World) => {
-  await sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
-  await sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
-};
 /** Sends the creates of these rows. The service carries them out, and their answers are lost. */
-async function loseCreates(world: World): Promise<void> {
-  const { queue } = await world.plan();
+async function loseCreates(world: PlaceWorld): Promise<void> {
+  const { runId, queue } = await world.plan();
   world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'loseAnswer' });
   await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
-  await cancelRuns(world);
+  await world.cancel(runId);
 }
 
 describe('a second row with the external id of a record', () => {
@@ -37,13 +23,13 @@ describe('a second row with the external id of a record', () => {
           "SELECT id, CASE WHEN name = 'bad' THEN (1 / (id - id))::text ELSE code END AS code, name FROM places",
       },
     });
-    await insert(world, 1, 'A', 'first');
+    await world.insert(1, 'A', 'first');
     await world.sync();
-    await rename(world, 1, 'bad');
-    await insert(world, 2, 'A', 'second');
+    await world.rename(1, 'bad');
+    await world.insert(2, 'A', 'second');
     const { runId, queue } = await world.planBatches('places', [['2']]);
     await world.finish(runId, queue);
-    expect(nameOf(world, 'y_A')).toBe('first');
+    expect(world.nameOf('y_A')).toBe('first');
     const { 1: owner, 2: other } = await world.recordsOf('places');
     expect(owner).toMatchObject({ external_id: 'y_A' });
     expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
@@ -51,12 +37,11 @@ describe('a second row with the external id of a record', () => {
 
   it('does not get the object when the create of the first row has lost its answer', async () => {
     const world = await open();
-    await insert(world, 1, 'A', 'first');
+    await world.insert(1, 'A', 'first');
     await loseCreates(world);
-    await insert(world, 2, 'A', 'second');
-    const changes = await world.planChanges('places', '2');
-    await world.finish(changes.runId, changes.queue);
-    expect(nameOf(world, 'y_A')).toBe('first');
+    await world.insert(2, 'A', 'second');
+    await world.send('places', '2');
+    expect(world.nameOf('y_A')).toBe('first');
     expect(await world.recordsOf('places')).toMatchObject({
       2: { status: 'failed', error_code: 'external_id_shared' },
     });
@@ -66,8 +51,8 @@ describe('a second row with the external id of a record', () => {
 describe('a contested object that is to be retired', () => {
   it('keeps its record when its row is back before anything is written', async () => {
     const world = await open({ unlessReserved: true });
-    await insert(world, 1, 'A', 'first');
-    await insert(world, 9, 'Z', 'other');
+    await world.insert(1, 'A', 'first');
+    await world.insert(9, 'Z', 'other');
     await world.sync();
     const before = (await world.recordsOf('places'))['1'];
     await world.sql`DELETE FROM places WHERE id = 1`;
@@ -75,25 +60,25 @@ describe('a contested object that is to be retired', () => {
     world.sandbox.closeGate({ path: '/reservations/find' });
     const applying = world.apply(queue[0] ?? 0);
     await until(() => world.sandbox.gate().held, { describe: 'the retirement to ask for bookings' });
-    await insert(world, 1, 'A', 'first');
+    await world.insert(1, 'A', 'first');
     world.sandbox.clearArrivals();
     world.sandbox.openGate();
     await applying;
     await world.finish(runId, []);
-    expect((await world.recordsOf('places'))['1']).toMatchObject({
+    expect(await world.recordOf('1')).toMatchObject({
       status: 'synced',
       external_id: 'y_A',
       object_hash: before?.object_hash,
     });
     await world.sync();
     expect(world.writes()).toEqual([]);
-    expect(isActive(world, 'y_A')).toBe(true);
+    expect(world.isActive('y_A')).toBe(true);
   });
 
   it('is retired when the row with its external id is linked to another object', async () => {
     const world = await open();
-    await insert(world, 1, 'A', 'first');
-    await insert(world, 9, 'Z', 'other');
+    await world.insert(1, 'A', 'first');
+    await world.insert(9, 'Z', 'other');
     await world.sync();
     world.sandbox.addObject({ extId: 'by_hand', typeId: 'place', fields: [] });
     const link = { stream: 'places', localKey: '2', externalId: 'by_hand', destinationId: null };
@@ -104,16 +89,16 @@ describe('a contested object that is to be retired', () => {
     });
     await world.sync();
     await world.sync();
-    expect(nameOf(world, 'by_hand')).toBe('linked');
-    expect(activeObjects(world)).toEqual(['by_hand', 'y_Z']);
+    expect(world.nameOf('by_hand')).toBe('linked');
+    expect(world.activeIds().toSorted()).toEqual(['by_hand', 'y_Z']);
   });
 });
 
 describe('a row that only changed its key', () => {
   it('leaves no record of the former key in doubt when its stream retires nothing', async () => {
     const world = await open({ retire: 'keep' });
-    await insert(world, 1, 'A', 'first');
-    await insert(world, 9, 'Z', 'other');
+    await world.insert(1, 'A', 'first');
+    await world.insert(9, 'Z', 'other');
     await world.sync();
     await world.sql`UPDATE places SET id = 2 WHERE id = 1`;
     // A batch of a run that was planned before the row of the former key went.
@@ -131,15 +116,15 @@ describe('a row that only changed its key', () => {
 
   it('is no create for the limits, even if its former create has lost its answer', async () => {
     const world = await open();
-    await insert(world, 9, 'Z', 'other');
+    await world.insert(9, 'Z', 'other');
     await world.sync();
-    await insert(world, 1, 'A', 'first');
+    await world.insert(1, 'A', 'first');
     await loseCreates(world);
     await world.sql`UPDATE places SET id = 2 WHERE id = 1`;
     world.configure({ streams: { places: { ...PLACES, limits: { create: NOTHING, retire: NOTHING } } } });
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'succeeded', holds: {}, plan: { places: { create: 0, retire: 0 } } });
-    expect(nameOf(world, 'y_A')).toBe('first');
+    expect(world.nameOf('y_A')).toBe('first');
     expect(await world.recordsOf('places')).toMatchObject({ 2: { status: 'synced', external_id: 'y_A' } });
   });
 });
@@ -149,7 +134,7 @@ describe('creates that have lost their answers', () => {
     ['known to their process', async () => undefined],
     [
       'of a process that died',
-      ({ sql }: World) => sql`
+      ({ sql }: PlaceWorld) => sql`
         UPDATE slotsync.records SET in_doubt = false, check_after = NULL, claimed_by = 'dead',
           claimed_until = now() - interval '1 second'`,
     ],
@@ -158,11 +143,11 @@ describe('creates that have lost their answers', () => {
     await world.sql`INSERT INTO places SELECT i, 'c' || i, 'first' FROM generate_series(1, 15) AS i`;
     await loseCreates(world);
     await die(world);
-    expect(activeObjects(world)).toHaveLength(15);
+    expect(world.activeIds()).toHaveLength(15);
     await world.sql`UPDATE places SET name = 'second'`;
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'succeeded', holds: {} });
-    expect(activeObjects(world).map((extId) => nameOf(world, extId))).toEqual(
+    expect(world.activeIds().map((extId) => world.nameOf(extId))).toEqual(
       Array.from({ length: 15 }, () => 'second'),
     );
   });

@@ -4,24 +4,14 @@
 import { describe, expect, it } from 'vitest';
 import type { DialectDefinition, Json } from '../../src/dialect/dialect.js';
 import { retireFormer } from '../../src/state/records/retry-records.js';
-import {
-  addRooms,
-  expectInSync,
-  expectNothingToSend,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-} from '../support/room-worlds.js';
-import { until } from '../support/wait.js';
-import type { World } from '../support/world.js';
+import { keepRooms, rooms, until, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const PROPOSAL = "; if both ids mean one object, set service.externalIds: { case: 'insensitive' }";
 const retiring = rooms({ retire: 'deactivate' });
 
 /** Returns for each key why its record is not in sync, else its status. */
-async function reasonsOf(world: World) {
+async function reasonsOf(world: RoomWorld) {
   const records = Object.values(await world.recordsOf('rooms'));
   return Object.fromEntries(
     records.map(({ local_key, status, error_message }) => [local_key, error_message ?? status]),
@@ -30,7 +20,7 @@ async function reasonsOf(world: World) {
 
 it('ids compared without case: no two records are synced on one object', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'ignore-case' } });
-  await addRooms(world, 'A1', 'a1', 'b');
+  await world.addRooms('A1', 'a1', 'b');
   const { run } = await world.sync();
   expect(run.status).toBe('partial');
   expect(await reasonsOf(world)).toEqual({
@@ -47,7 +37,7 @@ it('ids compared without case: no two records are synced on one object', async (
     a1: 'synced',
     b: 'synced',
   });
-  expect(nameAtService(world, 'a1')).toBe('Room a1');
+  expect(world.nameOf('a1')).toBe('Room a1');
   expect(world.writes()).toHaveLength(1);
 });
 
@@ -66,7 +56,7 @@ describe.each([
       const world = await open(rooms(), { sandbox: { externalIds } });
       const fields = [{ fieldId: 'room.name', values: [`Room ${one}`] }];
       world.sandbox.addObject({ extId: `room_${one}`, typeId: 'room', fields });
-      await addRooms(world, one, other, `${one}-more`);
+      await world.addRooms(one, other, `${one}-more`);
       const expected = {
         [one]: 'synced',
         [other]: `the answer names an object that was not requested: the service knows 'room_${other}' as 'room_${one}'${setting}`,
@@ -77,11 +67,11 @@ describe.each([
         await world.passLateWrites();
         await world.drainInbox();
       }
-      expect(nameAtService(world, one)).toBe(`Room ${one}`);
+      expect(world.nameOf(one)).toBe(`Room ${one}`);
       const more = externalIds === 'cut' ? expect.stringContaining('knows') : 'synced';
       expect(await reasonsOf(world)).toMatchObject({ [`${one}-more`]: more });
       expect(await world.drainInbox()).toEqual([]);
-      await expectNothingToSend(world);
+      await world.expectNothingToSend();
     });
   },
 );
@@ -108,33 +98,27 @@ it.each([['always'], ['changed']] as const)(
     const fields = [{ fieldId: 'room.name', values: ['Room A1'] }];
     world.sandbox.addObject({ extId: 'room_A1', typeId: 'room', fields });
     for (const code of ['A1', 'a1']) {
-      await addRooms(world, code);
+      await world.addRooms(code);
       await world.sync();
     }
     // A value that the other write has left there is no person’s.
     expect(await world.recordsOf('rooms')).toMatchObject({ A1: { accepted_fields: null } });
-    for (let rounds = 0; rounds < 3; rounds++) {
-      await world.passLateWrites();
-      await world.drainInbox();
-      await world.sync();
-    }
+    await world.rounds(3);
     expect(await reasonsOf(world)).toEqual({
       A1: 'synced',
       a1: "the service gave 'room_a1' the number 1001, which belongs to 'room_A1'",
     });
-    expect(nameAtService(world, 'A1')).toBe('Room A1');
-    await expectNothingToSend(world);
+    expect(world.nameOf('A1')).toBe('Room A1');
+    await world.expectNothingToSend();
   },
 );
 
 it('a number of another record after a restore is not accepted, and both objects are checked', async () => {
-  const world = await open(rooms());
-  await addRooms(world, 'A');
-  await world.sync();
+  const world = await open(rooms(), { synced: ['A'] });
   world.sandbox.removeObject('room_A');
   const fields = [{ fieldId: 'room.name', values: ['by hand'] }];
   world.sandbox.addObject({ id: 1001, extId: 'room_B', typeId: 'room', fields });
-  await addRooms(world, 'B');
+  await world.addRooms('B');
   const { run } = await world.sync();
   expect(run.status).toBe('partial');
   expect(await reasonsOf(world)).toEqual({
@@ -143,35 +127,29 @@ it('a number of another record after a restore is not accepted, and both objects
   });
   await world.drainInbox();
   await world.sync();
-  await expectInSync(world);
-  await expectNothingToSend(world);
+  await world.expectInSync();
+  await world.expectNothingToSend();
 });
 
 it('an object whose number was reassigned by a restore is deactivated when its row is gone', async () => {
-  const world = await open(retiring);
-  await addRooms(world, 'A', 'B', 'C');
-  await world.sync();
+  const world = await open(retiring, { synced: ['A', 'B', 'C'] });
   const objects = world.sandbox.objects();
   for (const { extId } of objects) world.sandbox.removeObject(extId);
   for (const [at, { extId, typeId, fields }] of objects.entries())
     world.sandbox.addObject({ id: 1001 + ((at + 1) % objects.length), extId, typeId, fields });
-  await rename(world, 'B', 'anew');
-  await rename(world, 'C', 'anew');
-  await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-  for (let rounds = 0; rounds < 3; rounds++) {
-    await world.sync();
-    await world.passLateWrites();
-    await world.drainInbox();
-  }
+  await world.rename('B', 'anew');
+  await world.rename('C', 'anew');
+  await world.remove('A');
+  await world.rounds(3);
   expect(world.sandbox.object('room_A')).toMatchObject({ active: false });
   expect(await reasonsOf(world)).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
-  expect([nameAtService(world, 'B'), nameAtService(world, 'C')]).toEqual(['anew', 'anew']);
-  await expectNothingToSend(world);
+  expect([world.nameOf('B'), world.nameOf('C')]).toEqual(['anew', 'anew']);
+  await world.expectNothingToSend();
 });
 
 it('an object whose id is stored in lower case is written once, and its record says so', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'lower-case' } });
-  await addRooms(world, 'A1', 'B2', 'c');
+  await world.addRooms('A1', 'B2', 'c');
   await world.sync();
   expect(world.writes()).toHaveLength(1);
   const seen = {
@@ -180,7 +158,7 @@ it('an object whose id is stored in lower case is written once, and its record s
     c: 'synced',
   };
   expect(await reasonsOf(world)).toEqual(seen);
-  expect((await world.recordsOf('rooms'))['A1']).toMatchObject({
+  expect(await world.recordOf('A1')).toMatchObject({
     status: 'failed',
     error_code: 'answer_contradicts',
     in_doubt: true,
@@ -192,7 +170,7 @@ it('an object whose id is stored in lower case is written once, and its record s
   expect(await reasonsOf(world)).toEqual(seen);
 
   // A changed row is sent once more.
-  await rename(world, 'A1', 'anew');
+  await world.rename('A1', 'anew');
   for (let runs = 0; runs < 2; runs++) await world.sync();
   expect(world.writes()).toHaveLength(2);
 });
@@ -201,7 +179,7 @@ it('the limit of refusals ends a stream of which the service changes every id', 
   const world = await open(rooms({ limits: { refused: { count: 3, percent: 1 } }, batchSize: 2 }), {
     sandbox: { externalIds: 'lower-case' },
   });
-  await addRooms(world, ...Array.from({ length: 20 }, (_, at) => `R${at}`));
+  await world.addRooms(...Array.from({ length: 20 }, (_, at) => `R${at}`));
   const { run } = await world.sync();
   expect(run.holds).toMatchObject({
     rooms: { refused: { facts: { refused: { code: 'answer_contradicts' } } } },
@@ -210,25 +188,18 @@ it('the limit of refusals ends a stream of which the service changes every id', 
 });
 
 it('a row is not written over the object of another row when the service trims ids', async () => {
-  const world = await open(rooms(), { sandbox: { externalIds: 'trim' } });
-  await addRooms(world, 'A');
-  await world.sync();
-  await addRooms(world, 'A ', 'b');
+  const world = await open(rooms(), { sandbox: { externalIds: 'trim' }, synced: ['A'] });
+  await world.addRooms('A ', 'b');
   for (let runs = 0; runs < 2; runs++) await world.sync();
-  expect(nameAtService(world, 'A')).toBe('Room A');
+  expect(world.nameOf('A')).toBe('Room A');
   expect(await reasonsOf(world)).toMatchObject({ A: 'synced', b: 'synced' });
-  expect((await world.recordsOf('rooms'))['A ']).toMatchObject({ status: 'failed' });
+  expect(await world.recordOf('A ')).toMatchObject({ status: 'failed' });
 });
 
 it('a row whose key changes only its case keeps its object active', async () => {
-  const world = await open(retiring, { sandbox: { externalIds: 'ignore-case' } });
-  await addRooms(world, 'A1', 'b');
-  await world.sync();
+  const world = await open(retiring, { sandbox: { externalIds: 'ignore-case' }, synced: ['A1', 'b'] });
   await world.sql`UPDATE rooms SET code = 'a1' WHERE code = 'A1'`;
-  for (let runs = 0; runs < 4; runs++) {
-    await world.sync();
-    await world.drainInbox();
-  }
+  await world.rounds(4);
   expect(world.sandbox.objects()).toMatchObject([{ active: true }, { active: true }]);
 });
 
@@ -255,7 +226,7 @@ it.each([
 
 it('two batches that settle the same number at once have both objects checked', async () => {
   const world = await open(rooms(), { sandbox: { externalIds: 'ignore-case' } });
-  await addRooms(world, 'A1', 'a1');
+  await world.addRooms('A1', 'a1');
   const { runId, queue } = await world.planBatches('rooms', [['A1'], ['a1']]);
   const [first = 0, second = 0] = queue;
   world.sandbox.closeGate({ method: 'PUT' });
@@ -273,10 +244,8 @@ it('two batches that settle the same number at once have both objects checked', 
   });
   await Promise.all(ends);
   await world.advance(runId);
-  expect(Object.values(await world.recordsOf('rooms')).map((record) => record.in_doubt)).toEqual([
-    true,
-    true,
-  ]);
+  const doubts = Object.values(await world.recordsOf('rooms')).map((record) => record.in_doubt);
+  expect(doubts).toEqual([true, true]);
   await world.drainInbox();
   expect(Object.values(await world.statusesOf('rooms')).toSorted()).toEqual(['failed', 'synced']);
 });

@@ -3,27 +3,18 @@
 // sends the failing object alone from the start.
 import { describe, expect, it } from 'vitest';
 import { FAILS_ON_OBJECT } from '../../src/sync/apply/narrow-failures.js';
-import {
-  addRooms,
-  codes,
-  expectInSync,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-} from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { codes, keepRooms, rooms, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 /** The number of attempts of a real batch. */
 const ATTEMPTS = { attempts: 9 };
-const fail = (world: World, code: string) =>
+const fail = (world: RoomWorld, code: string) =>
   world.sandbox.refuseObject(`room_${code}`, { status: 500, message: 'out of memory', wholeCall: true });
-const heal = (world: World, code: string) => world.sandbox.allowObject(`room_${code}`);
-const hang = (world: World, code: string) =>
+const heal = (world: RoomWorld, code: string) => world.sandbox.allowObject(`room_${code}`);
+const hang = (world: RoomWorld, code: string) =>
   world.sandbox.failNext({ method: 'PUT', extId: `room_${code}`, fault: 'hang', times: 'always' });
 
-async function expectFailing(world: World, ...failing: string[]): Promise<void> {
+async function expectFailing(world: RoomWorld, ...failing: string[]): Promise<void> {
   const records = await world.recordsOf('rooms');
   for (const [code, record] of Object.entries(records))
     expect([code, record.status, record.error_code]).toEqual(
@@ -39,21 +30,17 @@ describe('a failing object', () => {
   ])('fails alone with %s, is sent alone by the next run, and heals', async (_, config) => {
     const world = await open(config, ATTEMPTS);
     const all = codes(100);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     fail(world, 'r013');
     fail(world, 'r077');
     world.sandbox.refuseObject('room_r050', { status: 422, message: 'no such building', wholeCall: true });
     const { run } = await world.sync();
     expect(run.status).toBe('partial');
+    const refused: Record<string, string> = { r013: 'failed', r050: 'dead', r077: 'failed' };
     expect(await world.statusesOf('rooms')).toEqual(
-      Object.fromEntries(
-        all.map((code) => [
-          code,
-          code === 'r050' ? 'dead' : ['r013', 'r077'].includes(code) ? 'failed' : 'synced',
-        ]),
-      ),
+      Object.fromEntries(all.map((code) => [code, refused[code] ?? 'synced'])),
     );
-    expect((await world.recordsOf('rooms'))['r013']).toMatchObject({
+    expect(await world.recordOf('r013')).toMatchObject({
       error_code: FAILS_ON_OBJECT,
       error_message:
         'PUT /v1/objects answered 500: out of memory; the service failed each time this object was sent, and answered other objects',
@@ -61,7 +48,7 @@ describe('a failing object', () => {
       claimed_by: null,
     });
     heal(world, 'r050');
-    await rename(world, 'r050', 'Other');
+    await world.rename('r050', 'Other');
 
     // The write of the next run may be carried out late as well.
     await world.passLateWrites();
@@ -83,7 +70,7 @@ describe('a failing object', () => {
     heal(world, 'r013');
     heal(world, 'r077');
     await world.sync();
-    await expectInSync(world);
+    await world.expectInSync();
   });
 
   it('fails alone when it hangs, and heals', async () => {
@@ -92,7 +79,7 @@ describe('a failing object', () => {
       { ...ATTEMPTS, sandbox: { maxObjects: 1000 } },
     );
     const all = codes(200);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     await world.sync();
     await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
     hang(world, 'r100');
@@ -100,19 +87,18 @@ describe('a failing object', () => {
     await expectFailing(world, 'r100');
     world.sandbox.clearFailures();
     await world.sync();
-    await expectInSync(world);
+    await world.expectInSync();
   });
 
   it('fails alone in the same run in a batch of changes', async () => {
     const world = await open(rooms(), ATTEMPTS);
     const all = codes(100);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     fail(world, 'r099');
-    const { runId, queue } = await world.planChanges('rooms', ...all);
-    await world.finish(runId, queue);
+    await world.send('rooms', ...all);
     await expectFailing(world, 'r099');
     // From then on it is sent alone, even with others of the same type and lane.
-    await rename(world, 'r001', 'Other');
+    await world.rename('r001', 'Other');
     const next = await world.planChanges('rooms', 'r001', 'r099');
     world.sandbox.clearArrivals();
     await world.finish(next.runId, next.queue);
@@ -125,36 +111,28 @@ describe('a failing object', () => {
 
   it('is found at the service, and not sent again, if its writes are carried out', async () => {
     const world = await open(rooms({ owns: 'object' }), ATTEMPTS);
-    await addRooms(world, ...codes(8));
-    const broken = {
-      method: 'PUT',
-      extId: 'room_r003',
-      fault: 'status',
-      isProcessed: true,
-      times: 'always',
-    } as const;
-    world.sandbox.failNext(broken);
+    await world.addRooms(...codes(8));
+    const ofOne = { method: 'PUT', extId: 'room_r003', times: 'always' } as const;
+    world.sandbox.failNext({ ...ofOne, fault: 'status', isProcessed: true });
     await world.sync();
     await expectFailing(world, 'r003');
     await world.passLateWrites();
     world.sandbox.clearArrivals();
     await world.sync();
     expect(world.writes()).toEqual([]);
-    await expectInSync(world);
+    await world.expectInSync();
   });
 });
 
 it('a failing object answered with 500 is in doubt, because the write may have been carried out', async () => {
-  const world = await open(rooms({ owns: 'object' }));
-  await addRooms(world, 'A');
-  await world.sync();
-  await rename(world, 'A', 'Hall');
+  const world = await open(rooms({ owns: 'object' }), { synced: ['A'] });
+  await world.rename('A', 'Hall');
   const { runId, queue } = await world.plan();
   world.sandbox.failNext({ path: '/objects', fault: 'status', isProcessed: true });
   await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'service_failed' });
-  expect(nameAtService(world, 'A')).toBe('Hall');
-  expect((await world.recordsOf('rooms'))['A']).toMatchObject({ in_doubt: true });
-  await rename(world, 'A', 'Room A');
+  expect(world.nameOf('A')).toBe('Hall');
+  expect(await world.recordOf('A')).toMatchObject({ in_doubt: true });
+  await world.rename('A', 'Room A');
   await world.finish(runId, queue);
-  await expectInSync(world);
+  await world.expectInSync();
 });

@@ -3,19 +3,16 @@ import { expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
-import { cancelRun } from '../../src/state/runs/end-run.js';
-import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
-import { until } from '../support/wait.js';
-import type { World } from '../support/world.js';
+import { keepRooms, rooms, until, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 
-const forget = ({ state }: World, localKey: string) => forgetKey(state.db, { stream: 'rooms', localKey });
+const forget = ({ state }: RoomWorld, localKey: string) => forgetKey(state.db, { stream: 'rooms', localKey });
 
 /** Opens a run whose batch with A is done, and whose batch with B is not. */
-async function openHalfDone(): Promise<{ world: World; runId: number; rest: number[] }> {
+async function openHalfDone(): Promise<{ world: RoomWorld; runId: number; rest: number[] }> {
   const world = await open(rooms({ batchSize: 1 }));
-  await addRooms(world, 'A', 'B');
+  await world.addRooms('A', 'B');
   const { runId, queue } = await world.planChanges('rooms', 'A', 'B');
   const [first = 0, ...rest] = queue;
   await world.apply(first);
@@ -34,18 +31,16 @@ it('forget refuses a key that a run has sent until the run has ended', async () 
 it('forget leaves the unsent changes of a cancelled run to return to the inbox', async () => {
   const { world, runId } = await openHalfDone();
   await forget(world, 'A');
-  await cancelRun(world.state.db, runId);
+  await world.cancel(runId);
   const changes = await world.sql`SELECT local_key, run_id FROM slotsync.changes`;
   expect(changes).toEqual([{ local_key: 'B', run_id: null }]);
 });
 
 it('forget refuses a key while a run is planned that may have read its record', async () => {
-  const world = await open(rooms());
-  await addRooms(world, 'A', 'B');
-  await world.sync();
+  const world = await open(rooms(), { synced: ['A', 'B'] });
   const runId = await world.startRun();
   expect(await forget(world, 'A')).toEqual({ refused: 'in_run', runId });
-  await cancelRun(world.state.db, runId);
+  await world.cancel(runId);
   await addChanges(world.state.db, 'rooms', ['A']);
   const taken = await takeChanges(world.state.db, ['rooms']);
   if (typeof taken === 'string') throw new Error(taken);
@@ -56,12 +51,12 @@ it('forget refuses a key while a run is planned that may have read its record', 
 
 it('forget refuses a key while a cancelled batch writes its record', async () => {
   const world = await open(rooms());
-  await addRooms(world, 'A');
+  await world.addRooms('A');
   const { runId, queue } = await world.plan();
   world.sandbox.closeGate({ method: 'PUT' });
   const applying = world.apply(queue[0] ?? 0);
   await until(() => world.sandbox.gate().held, { describe: 'the write' });
-  await cancelRun(world.state.db, runId);
+  await world.cancel(runId);
   expect(await forget(world, 'A')).toEqual({ refused: 'claimed' });
   world.sandbox.openGate();
   await applying;

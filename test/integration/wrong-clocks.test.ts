@@ -16,21 +16,19 @@ import { NIGHTLY } from '../../src/time/schedule.js';
 import { registerSchedule } from '../../src/state/schedules.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startScheduled } from '../../src/sync/run/start-due-syncs.js';
-import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { STORES } from '../support/services.js';
-import { until } from '../support/wait.js';
-import type { World } from '../support/world.js';
+import { keepRooms, rooms, until, type RoomWorld } from '../support/steps.js';
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 afterEach(() => vi.useRealTimers());
 
 /** Sets the clock of this process wrong. The clock stands still, and timers go on. */
 const setClock = (aheadMs: number) => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + aheadMs });
 
-async function openQueue(world: World, redisUrl: string | undefined) {
+async function openQueue(world: RoomWorld, redisUrl: string | undefined) {
   await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
   await migrateQueue({ postgresUrl: world.url });
   const store = redisUrl === undefined ? { postgresUrl: world.url } : { redisUrl };
@@ -69,7 +67,7 @@ describe.each(STORES)('a process with a wrong clock, and its queue on $store', (
   ])('puts batches back when its clock is %s ahead, and ends', async (_, aheadMs) => {
     const world = await open(rooms());
     const { producer, work, count, hasEnded } = await openQueue(world, url);
-    await addRooms(world, 'A', 'B', 'C');
+    await world.addRooms('A', 'B', 'C');
     const { runId, queue } = await world.planBatches('rooms', [['A'], ['B'], ['C']]);
     await producer.enqueueBatches(queue.map((id) => ({ id, lane: 'sync' })));
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', status: 500, times: 3 });
@@ -77,13 +75,13 @@ describe.each(STORES)('a process with a wrong clock, and its queue on $store', (
     await work(async () => (await count('delayed')) > 0, 'a batch to be put back');
     vi.useRealTimers();
     await work(hasEnded(runId), 'the run to end');
-    await expectInSync(world);
+    await world.expectInSync();
   });
 
   it.skipIf(skip)('works what is due by the state when its clock is behind', async () => {
     const world = await open(rooms());
     const { bullmq, work, hasEnded } = await openQueue(world, url);
-    await addRooms(world, 'A');
+    await world.addRooms('A');
     const { runId, queue } = await world.plan();
     const [batchId = 0] = queue;
     const jobs = bullmq.queue(QUEUES.batches);
@@ -128,7 +126,7 @@ describe.each(STORES)('a process with a wrong clock, and its queue on $store', (
 it('locks in PostgreSQL of a process that was killed a day ahead end in minutes', async () => {
   const world = await open(rooms());
   const { producer } = await openQueue(world, undefined);
-  await addRooms(world, 'A');
+  await world.addRooms('A');
   const { queue } = await world.plan();
   await producer.enqueueBatches(queue.map((id) => ({ id, lane: 'sync' })));
   const ms = Date.now() + DAY;
@@ -146,7 +144,7 @@ it('locks in PostgreSQL of a process that was killed a day ahead end in minutes'
 it('a night by a clock that is a day ahead leaves no future time in the state', async () => {
   const world = await open(rooms());
   const { db } = world.state;
-  await addRooms(world, 'A', 'B', 'x'.repeat(2000));
+  await world.addRooms('A', 'B', 'x'.repeat(2000));
   await registerSchedule(db, NIGHTLY, { pattern: '0 2 * * *', timezone: 'UTC' });
   await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 days'`;
   setClock(DAY);

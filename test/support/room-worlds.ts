@@ -14,7 +14,7 @@ export const roomsAndCourses = (changes: Partial<Declaration> = {}): SlotsyncCon
   streams: { courses: { ...COURSES, ...changes }, rooms: ROOMS },
 });
 
-interface RoomOptions extends WorldOptions {
+export interface RoomOptions extends WorldOptions {
   /** Rooms of these codes are in the mirror, were synced, and no request of that is counted. By default none. */
   synced?: readonly string[];
 }
