@@ -7,25 +7,9 @@ import { readGates } from '../../src/state/gates/gates.js';
 import { listFrozen, registerFreezes, unfreezeStreams } from '../../src/state/freezes.js';
 import { approve } from '../../src/sync/operator/approve.js';
 import type { Declaration } from '../support/campus.js';
-import {
-  dueOf,
-  freeze,
-  gatesOf,
-  heldOf,
-  keepSyncedRooms,
-  LIMITED,
-  namesOf,
-  passFreezes,
-  reject,
-  renameAll,
-  runOf,
-  work,
-  workDue,
-} from '../support/gated-rooms.js';
 import { OPERATOR } from '../support/operator.js';
-import { addRooms, codes, rename, roomsAndCourses, rooms } from '../support/room-worlds.js';
 import { statusOf } from '../support/status.js';
-import type { World } from '../support/world.js';
+import { codes, keepSyncedRooms, LIMITED, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
 const open = keepSyncedRooms();
 const three = codes(3);
@@ -34,73 +18,64 @@ const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
 
 const openSynced = (changes: Partial<Declaration> = LIMITED, config = rooms(changes)) => open(config);
 /** Opens a world in which run 2 holds updates of three rooms. */
-async function openHeld(changes?: Partial<Declaration>, config?: ReturnType<typeof rooms>): Promise<World> {
+async function openHeld(
+  changes?: Partial<Declaration>,
+  config?: ReturnType<typeof rooms>,
+): Promise<RoomWorld> {
   const world = await openSynced(changes, config);
-  await renameAll(world, three, 'new');
+  await world.renameAll('new', three);
   expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
   return world;
 }
-const restore = (world: World) => world.sql`UPDATE rooms SET name = 'Room ' || code`;
+const restore = (world: RoomWorld) => world.sql`UPDATE rooms SET name = 'Room ' || code`;
 const FORMER = three.map((code) => `Room ${code}`);
 const NEW = three.map(() => 'new');
-const approveOf = (world: World, choice = {}) => approve(world.approving(), { runId: 2, ...choice });
+const approveOf = (world: RoomWorld, choice = {}) => approve(world.approving(), { runId: 2, ...choice });
 
 describe('an answer to a gate that has changed', () => {
-  it.each<[string, (world: World) => Promise<unknown>]>([
+  it.each<[string, (world: RoomWorld) => Promise<unknown>]>([
     ['the held rows are as they were accepted', async (world) => [await restore(world), await world.sync()]],
     ['the held keys were approved and sent', (world) => world.approve(2)],
   ])('is refused when %s', async (_, change) => {
     const world = await openHeld();
     await change(world);
-    expect(await gatesOf(world)).toEqual([]);
+    expect(await world.gates()).toEqual([]);
     const opened = /records that run 2 held of rooms have been sent or planned again since/;
     await expect(approveOf(world)).rejects.toThrow(opened);
-    await expect(reject(world, 2)).rejects.toThrow(opened);
+    await expect(world.reject(2)).rejects.toThrow(opened);
     expect(await world.sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).toHaveLength(0);
   });
 
-  it.each<[string, (world: World) => Promise<unknown>]>([
+  it.each<[string, (world: RoomWorld) => Promise<unknown>]>([
     ['opened', async (world) => [await restore(world), await world.sync()]],
-    ['got other keys', async (world) => [await rename(world, 'r003', 'new'), await world.sync()]],
+    ['got other keys', async (world) => [await world.rename('r003', 'new'), await world.sync()]],
     ['was approved', (world) => approveOf(world)],
   ])('is refused without effect when the gate %s after it was shown', async (_, change) => {
     const world = await openHeld();
     const shown = await readGates(world.state.db);
     await change(world);
-    const before = await gatesOf(world);
+    const before = await world.gates();
     const given = { actor: OPERATOR, runId: 9, exactly: false, hours: 24 };
     await expect(approveGates(world.state.db, shown, given)).rejects.toThrow(
       'update of rooms has been answered, or holds other records, since it was shown; nothing was changed',
     );
-    expect(await gatesOf(world)).toEqual(before);
-  });
-});
-
-describe('an approval of exactly the held keys', () => {
-  it('sends the keys with the rows as they are then', async () => {
-    const world = await openHeld();
-    await rename(world, 'r000', 'newer');
-    expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
-    expect(namesOf(world, three)).toEqual(['newer', 'new', 'new']);
+    expect(await world.gates()).toEqual(before);
   });
 });
 
 describe('an approval', () => {
-  it('is refused if the gate holds another number than was shown', async () => {
+  it('lets nothing through when it has expired, and sends exactly the held keys when it is given again', async () => {
     const world = await openHeld();
     await expect(approveOf(world, { shown: 2 })).rejects.toThrow(
       'run 2 holds 3 now, not 2; nothing was approved',
     );
-  });
-
-  it('lets nothing through when it has expired, and may be given again', async () => {
-    const world = await openHeld();
     const { run } = await approveOf(world);
     await world.sql`UPDATE slotsync.gates SET expires_at = now()`;
-    expect((await work(world, run.id)).run.status).toBe('held');
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
-    await world.approve(run.id);
-    expect(namesOf(world, three)).toEqual(NEW);
+    expect((await world.work(run.id)).run.status).toBe('held');
+    expect(await world.gates()).toEqual(['rooms update limit 3']);
+    await world.rename('r000', 'newer');
+    expect((await world.approve(run.id, { exactly: true })).run.status).toBe('succeeded');
+    expect(world.namesOf(three)).toEqual(['newer', 'new', 'new']);
   });
 
   it('sends its own operation, in whatever order operations are approved', async () => {
@@ -109,57 +84,61 @@ describe('an approval', () => {
       ['update', 'create'],
     ]) {
       const world = await openSynced();
-      await renameAll(world, three, 'new');
-      await addRooms(world, 'x1', 'x2', 'x3');
+      await world.renameAll('new', three);
+      await world.addRooms('x1', 'x2', 'x3');
       let { run } = await world.sync();
-      for (const operation of order) ({ run } = await world.approve(run.id, { operation }));
+      for (const operation of order) {
+        const former = Object.keys(run.holds['rooms'] ?? {});
+        ({ run } = await world.approve(run.id, { operation }));
+        expect(Object.keys(run.holds['rooms'] ?? {})).toEqual(former.filter((held) => held !== operation));
+      }
       expect(run.status).toBe('succeeded');
-      expect(namesOf(world, [...three, 'x1'])).toEqual([...NEW, 'Room x1']);
+      expect(world.namesOf([...three, 'x1'])).toEqual([...NEW, 'Room x1']);
     }
   });
 });
 
 describe('a gate during a freeze', () => {
   /** Twenty rooms, frozen for an hour, in which a sync plans them; then what a worker does after the hour. */
-  async function passFreeze(world: World, plan: () => Promise<unknown>): Promise<void> {
-    await freeze(world, ['rooms'], 1);
+  async function passFreeze(world: RoomWorld, plan: () => Promise<unknown>): Promise<void> {
+    await world.freeze(['rooms'], 1);
     await plan();
     expect(world.writes()).toEqual([]);
-    await passFreezes(world, 2);
-    await workDue(world);
+    await world.passFreezes(2);
+    await world.workDue();
   }
 
   it('keeps its rejection for the same keys after the freeze', async () => {
     const world = await openHeld();
-    await reject(world, 2);
-    await rename(world, 'r010', 'new');
+    await world.reject(2);
+    await world.rename('r010', 'new');
     await passFreeze(world, () => world.sync());
-    expect(await gatesOf(world)).toEqual(['rooms update limit 4']);
+    expect(await world.gates()).toEqual(['rooms update limit 4']);
     const [gate] = await readGates(world.state.db);
-    await reject(world, gate?.runId ?? 0);
+    await world.reject(gate?.runId ?? 0);
     await passFreeze(world, () => world.sync());
-    expect(await gatesOf(world)).toEqual(['rooms update limit 4 rejected']);
+    expect(await world.gates()).toEqual(['rooms update limit 4 rejected']);
   });
 
   it('keeps an approval whose run was planned during the freeze', async () => {
     const world = await openHeld();
     const { run } = await approveOf(world);
-    await passFreeze(world, () => work(world, run.id));
-    expect(namesOf(world, three)).toEqual(NEW);
-    expect(await gatesOf(world)).toEqual([]);
+    await passFreeze(world, () => world.work(run.id));
+    expect(world.namesOf(three)).toEqual(NEW);
+    expect(await world.gates()).toEqual([]);
   });
 
   it('holds no key twice, and its keys are sent or held after the freeze', async () => {
     const world = await openHeld();
-    await addRooms(world, 'x1');
+    await world.addRooms('x1');
     await passFreeze(world, async () => {
       await world.sync();
-      expect(await gatesOf(world)).toEqual(['rooms * frozen 1', 'rooms update limit 3']);
+      expect(await world.gates()).toEqual(['rooms * frozen 1', 'rooms update limit 3']);
       await restore(world);
       await world.sync();
     });
-    expect(await gatesOf(world)).toEqual([]);
-    expect(namesOf(world, ['x1', ...three])).toEqual(['Room x1', ...FORMER]);
+    expect(await world.gates()).toEqual([]);
+    expect(world.namesOf(['x1', ...three])).toEqual(['Room x1', ...FORMER]);
   });
 });
 
@@ -171,29 +150,24 @@ describe('a freeze of the configuration', () => {
     reason,
   });
 
-  it('stops nothing when it is over or in the future', async () => {
-    const world = await openSynced({});
-    await registerFreezes(world.state.db, [declared(-100, -1), declared(1, 2)]);
-    await renameAll(world, three, 'new');
-    expect((await world.sync()).run.status).toBe('succeeded');
-  });
-
-  it('freezes the stream until the last of several freezes ends', async () => {
+  it('freezes the stream from its begin to the end of the last of several freezes', async () => {
     const world = await openSynced({});
     const { db } = world.state;
+    await registerFreezes(db, [declared(-100, -1), declared(1, 2)]);
+    expect(await listFrozen(db, ['rooms'])).toEqual([]);
     await registerFreezes(db, [declared(-1, 4, 'long'), declared(-1, 2, 'short'), declared(-1, 2, 'short')]);
-    await freeze(world, ['rooms'], 1);
-    await freeze(world, ['rooms'], 1);
+    await world.freeze(['rooms'], 1);
+    await world.freeze(['rooms'], 1);
     expect(await world.sql`SELECT FROM slotsync.freezes WHERE is_declared`).toHaveLength(2);
     expect(await listFrozen(db, ['rooms'])).toMatchObject([{ reason: 'long' }]);
-    await passFreezes(world, 3);
+    await world.passFreezes(3);
     expect(await listFrozen(db, ['rooms'])).toMatchObject([{ reason: 'long' }]);
-    await renameAll(world, three, 'new');
+    await world.renameAll('new', three);
     await world.sync();
     expect(world.writes()).toEqual([]);
-    await passFreezes(world, 2);
-    await workDue(world);
-    expect(namesOf(world, three)).toEqual(NEW);
+    await world.passFreezes(2);
+    await world.workDue();
+    expect(world.namesOf(three)).toEqual(NEW);
   });
 });
 
@@ -219,38 +193,27 @@ describe('a stream that left the configuration', () => {
       remedy: expect.stringContaining('slotsync rename-stream rooms <new>') as string,
     });
     expect((await world.sync()).run).toMatchObject({ streams: ['courses'], status: 'succeeded' });
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
-    await reject(world, 2);
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3 rejected']);
+    expect(await world.gates()).toEqual(['rooms update limit 3']);
+    await world.reject(2);
+    expect(await world.gates()).toEqual(['rooms update limit 3 rejected']);
     world.configure(limited());
     await world.sync();
-    expect(await heldOf(world)).toEqual(three);
-    expect(namesOf(world, three)).toEqual(FORMER);
+    expect(await world.held()).toEqual(three);
+    expect(world.namesOf(three)).toEqual(FORMER);
   });
 
-  it('can be unfrozen, and no run is started for it', async () => {
+  it('can be unfrozen; no run is started for it while it is due, and status does not show it', async () => {
     const world = await openSynced({}, limited());
-    await freeze(world);
-    await renameAll(world, three, 'new');
+    await world.freeze();
+    await world.renameAll('new', three);
     await world.sync();
     world.configure(withoutRooms());
     expect(await unfreezeStreams(world.state.db, ['rooms'])).toEqual(['rooms']);
-    expect(await workDue(world)).toEqual([]);
-    expect(await dueOf(world)).toEqual({ rooms: 'frozen' });
-    world.configure(BOTH);
-    await workDue(world);
-    expect(namesOf(world, three)).toEqual(NEW);
-  });
-
-  it('starts no run while it is due, and does not break status', async () => {
-    const world = await openSynced({}, limited());
-    await renameAll(world, three, 'new');
-    await runOf(world, { range: { limit: 1 } });
-    world.configure(withoutRooms());
-    expect(await workDue(world)).toEqual([]);
+    expect(await world.workDue()).toEqual([]);
+    expect(await world.due()).toEqual({ rooms: 'frozen' });
     expect(await statusOf(world.state, ['courses'])).not.toContain('rooms is due');
     world.configure(BOTH);
-    expect(await workDue(world)).toHaveLength(1);
-    expect(namesOf(world, three)).toEqual(NEW);
+    expect(await world.workDue()).toHaveLength(1);
+    expect(world.namesOf(three)).toEqual(NEW);
   });
 });

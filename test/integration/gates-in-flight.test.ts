@@ -5,56 +5,36 @@ import { describe, expect, it } from 'vitest';
 import { exitCodeOfRun } from '../../src/commands/command.js';
 import { codeOf } from '../../src/errors/errors.js';
 import { readGates } from '../../src/state/gates/gates.js';
-import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { listStreams } from '../../src/state/streams.js';
-import { dueOf, reject } from '../support/gated-rooms.js';
 import { reasonHeld } from '../support/held-reason.js';
-import {
-  addRooms,
-  codes,
-  isActive,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-  roomsAndCourses,
-} from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { COURSES } from '../support/campus.js';
+import { codes, keepRooms, ROOMS, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const NO_RIGHT = { status: 403, message: 'this key may not write rooms' };
 
 /** Lets the service answer 403 to every write of these rooms. */
-const forbid = ({ sandbox }: World, ...some: string[]) => {
+const forbid = ({ sandbox }: RoomWorld, ...some: string[]) => {
   for (const code of some) sandbox.refuseObject(`room_${code}`, { ...NO_RIGHT, wholeCall: true });
 };
-const permit = ({ sandbox }: World, ...some: string[]) => {
+const permit = ({ sandbox }: RoomWorld, ...some: string[]) => {
   for (const code of some) sandbox.allowObject(`room_${code}`);
 };
-const gatesOf = async ({ state }: World) =>
-  (await readGates(state.db)).map(({ stream, operation, reason, count, facts }) => ({
-    stream,
-    operation,
-    reason,
-    count,
-    message: facts.message,
-  }));
-const forbidden = (operation: string, count: number) => ({
-  stream: 'rooms',
-  operation,
-  reason: 'forbidden',
-  count,
-  message: `PUT /v1/objects answered 403: ${NO_RIGHT.message}`,
-});
-const change = ({ state }: World, stream: string, ...keys: string[]) => addChanges(state.db, stream, keys);
-
+/** `rooms create forbidden 6: message`, of each gate. */
+const gatesOf = async ({ state }: RoomWorld) =>
+  (await readGates(state.db)).map(
+    ({ stream, operation, reason, count, facts }) =>
+      `${stream} ${operation} ${reason} ${count}: ${facts.message}`,
+  );
+const forbidden = (operation: string, count: number) =>
+  `rooms ${operation} forbidden ${count}: PUT /v1/objects answered 403: ${NO_RIGHT.message}`;
 describe('a forbidden write of one type', () => {
   it('ends the run and holds the stream, while other streams go on, until the right is given', async () => {
     const world = await open(roomsAndCourses());
     const all = codes(6);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
     forbid(world, ...all);
     const { run, errors } = await world.sync();
@@ -82,41 +62,31 @@ describe('a forbidden write of one type', () => {
     permit(world, ...all);
     expect((await world.sync()).run).toMatchObject({ status: 'succeeded', holds: {} });
     expect(await gatesOf(world)).toEqual([]);
-    expect(await dueOf(world)).toEqual({});
+    expect(await world.due()).toEqual({});
     expect(Object.values(await world.statusesOf('rooms'))).toEqual(all.map(() => 'synced'));
   });
 
   it('holds one operation, while other operations of the stream go on', async () => {
     const world = await open(rooms(), { synced: ['A', 'B'] });
-    await rename(world, 'A', 'new');
-    await addRooms(world, 'C');
+    await world.rename('A', 'new');
+    await world.addRooms('C');
     forbid(world, 'A');
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 } } });
     expect(await gatesOf(world)).toEqual([forbidden('update', 1)]);
-    expect(nameAtService(world, 'C')).toBe('Room C');
+    expect(world.nameOf('C')).toBe('Room C');
+    // The sync after the right is given tries it again, even if an operator has rejected it.
+    await world.reject(run.id);
     permit(world, 'A');
     await world.sync();
-    expect(nameAtService(world, 'A')).toBe('new');
-    expect(await gatesOf(world)).toEqual([]);
-  });
-
-  it('is tried again by the sync after the right is given, even if an operator has rejected it', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    forbid(world, 'A');
-    const { run } = await world.sync();
-    await reject(world, run.id);
-    permit(world, 'A');
-    await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Room A');
+    expect(world.nameOf('A')).toBe('new');
     expect(await gatesOf(world)).toEqual([]);
   });
 
   it('stops batches that were not begun, lets a batch in flight end, and costs few requests', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     const all = codes(10);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     const { runId, queue } = await world.plan();
     const [first = 0, second = 0] = queue;
     const { ended } = await world.applyHeld(first, { method: 'PUT', hold: 'answer' });
@@ -134,24 +104,22 @@ describe('a forbidden write of one type', () => {
   it('lets changes of its stream wait without a request, while other streams go on', async () => {
     const world = await open(roomsAndCourses());
     const all = codes(8);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
     await world.sync();
     forbid(world, ...all);
-    await rename(world, 'r000', 'new');
+    await world.rename('r000', 'new');
     await world.sync();
     world.sandbox.clearArrivals();
     for (const code of all) {
-      await rename(world, code, 'newer');
-      await change(world, 'rooms', code);
-      await world.drainInbox();
+      await world.rename(code, 'newer');
+      await world.push('rooms', code);
     }
     expect(world.writes()).toEqual([]);
     expect(await takeChanges(world.state.db, ['rooms', 'courses'])).toBe('nothing');
     expect(await gatesOf(world)).toEqual([forbidden('update', 8)]);
     await world.sql`UPDATE courses SET name = 'Changed'`;
-    await change(world, 'courses', 'C');
-    await world.drainInbox();
+    await world.push('courses', 'C');
     expect(world.fieldsOf('course_C')).toMatchObject({ 'course.name': 'Changed' });
 
     // A minute later there is nothing to look at again.
@@ -161,38 +129,34 @@ describe('a forbidden write of one type', () => {
     expect(await gatesOf(world)).toEqual([forbidden('update', 8)]);
     permit(world, ...all);
     await world.sync();
-    expect(all.map((code) => nameAtService(world, code))).toEqual(all.map(() => 'newer'));
+    expect(all.map((code) => world.nameOf(code))).toEqual(all.map(() => 'newer'));
     expect(await gatesOf(world)).toEqual([]);
   });
 
   it('closes the gate when a change meets it first, and the run of the change ends', async () => {
     const world = await open(rooms(), { synced: ['A', 'B'] });
     forbid(world, 'A');
-    await rename(world, 'A', 'new');
-    await rename(world, 'B', 'new');
-    const { runId, queue } = await world.planChanges('rooms', 'A');
-    const { run, errors } = await world.finish(runId, queue);
+    await world.rename('A', 'new');
+    await world.rename('B', 'new');
+    const { run, errors } = await world.send('rooms', 'A');
     expect([run.status, errors]).toEqual(['held', []]);
     expect(await gatesOf(world)).toEqual([forbidden('update', 1)]);
-    await change(world, 'rooms', 'B');
-    await world.drainInbox();
-    expect(nameAtService(world, 'B')).toBe('Room B');
+    await world.push('rooms', 'B');
+    expect(world.nameOf('B')).toBe('Room B');
     expect(await gatesOf(world)).toEqual([forbidden('update', 2)]);
   });
 });
 
 describe('a forbidden question for bookings', () => {
-  async function openWithGone(): Promise<World> {
-    const { courses, rooms: declared } = roomsAndCourses().streams;
-    if (!courses || !declared) throw new Error('streams of the support');
+  it('holds only the deactivations, until the right is given', async () => {
     const world = await open({
-      streams: { courses, rooms: { ...declared, retire: 'deactivate', unlessReserved: true } },
+      streams: { courses: COURSES, rooms: { ...ROOMS, retire: 'deactivate', unlessReserved: true } },
     });
-    await addRooms(world, 'A', 'B', 'C');
+    await world.addRooms('A', 'B', 'C');
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
     await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-    await rename(world, 'B', 'new');
+    await world.remove('A');
+    await world.rename('B', 'new');
     await world.sql`UPDATE courses SET name = 'new'`;
     world.sandbox.failNext({
       path: '/reservations/find',
@@ -201,27 +165,16 @@ describe('a forbidden question for bookings', () => {
       body: { status: 403, message: 'this key may not read reservations' },
       times: 'always',
     });
-    return world;
-  }
-
-  it('holds only the deactivations, until the right is given', async () => {
-    const world = await openWithGone();
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 }, courses: { synced: 1 } } });
     expect(await gatesOf(world)).toEqual([
-      {
-        stream: 'rooms',
-        operation: 'retire',
-        reason: 'forbidden',
-        count: 1,
-        message: 'POST /v1/reservations/find answered 403: this key may not read reservations',
-      },
+      'rooms retire forbidden 1: POST /v1/reservations/find answered 403: this key may not read reservations',
     ]);
-    expect(isActive(world, 'room_A')).toBe(true);
-    expect(nameAtService(world, 'B')).toBe('new');
+    expect(world.isActive('room_A')).toBe(true);
+    expect(world.nameOf('B')).toBe('new');
     world.sandbox.clearFailures();
     expect((await world.sync()).run.status).toBe('succeeded');
-    expect(isActive(world, 'room_A')).toBe(false);
+    expect(world.isActive('room_A')).toBe(false);
     expect(await gatesOf(world)).toEqual([]);
   });
 });
@@ -229,7 +182,7 @@ describe('a forbidden question for bookings', () => {
 describe('a token without any permission', () => {
   it('closes no gate of a stream, because the key is not accepted', async () => {
     const world = await open(rooms());
-    await addRooms(world, 'A');
+    await world.addRooms('A');
     const { runId, queue } = await world.plan();
     for (const path of ['/objects', '/types/find', '/fields/find', '/objects/find'])
       world.sandbox.failNext({ path, fault: 'status', status: 403, times: 'always' });

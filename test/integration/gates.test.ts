@@ -5,362 +5,269 @@ import { describe, expect, it } from 'vitest';
 import { readHoldingGate } from '../../src/situation/chains.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { readGates, waitsForOperator } from '../../src/state/gates/gates.js';
-import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
-import { retryRecords } from '../../src/state/records/retry-records.js';
-import { cancelRun } from '../../src/state/runs/end-run.js';
-import {
-  backfill,
-  deleteFinishedRuns,
-  dueOf,
-  FEW,
-  freeze,
-  gatesOf,
-  heldOf,
-  keepSyncedRooms,
-  LIMITED,
-  namesOf,
-  nextDay,
-  passFreezes,
-  reject,
-  renameAll,
-  startRunOf,
-  syncedAt,
-  workDue,
-} from '../support/gated-rooms.js';
-import {
-  addRooms,
-  codes,
-  isActive,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-} from '../support/room-worlds.js';
 import type { Declaration } from '../support/campus.js';
-import type { World, WorldOptions } from '../support/world.js';
+import type { WorldOptions } from '../support/world.js';
+import { codes, FEW, keepRooms, keepSyncedRooms, LIMITED, rooms, type RoomWorld } from '../support/steps.js';
 
-const openEmpty = keepRoomWorlds();
+const openEmpty = keepRooms();
 
 const openSynced = keepSyncedRooms(`changed timestamptz DEFAULT timestamptz '2026-01-15 08:00:00+00'`);
 const open = (changes: Partial<Declaration> = {}, options?: WorldOptions) =>
   openSynced(rooms({ retire: 'deactivate', ...changes }), options);
 
-const remove = (world: World, ...gone: string[]) => world.sql`DELETE FROM rooms WHERE code = ANY (${gone})`;
-const changeOf = async (world: World, ...keys: string[]) => {
-  await addChanges(world.state.db, 'rooms', keys);
-  return world.drainInbox();
-};
 const three = codes(3);
 
 describe('a polled row that a gate keeps back', () => {
-  const poll = (world: World) =>
+  const poll = (world: RoomWorld) =>
     createPoll(
       { mirror: world.mirror, state: world.state, polling: { overlapSeconds: 0, lagSeconds: 0 } },
       world.stream('rooms'),
     )();
-  const touch = (world: World, some: readonly string[], second: number, name: string) => world.sql`
+  const touch = (world: RoomWorld, some: readonly string[], second: number, name: string) => world.sql`
     UPDATE rooms SET name = ${name}, changed = timestamptz '2026-01-15 08:00:00+00' + ${second}::int * interval '1 second'
     WHERE code = ANY (${[...some]})`;
-  async function openHeld(): Promise<World> {
+
+  it('is sent as it is at the approval, and is read again when it changes', async () => {
     const world = await open({ ...LIMITED, cursor: 'changed' });
     await touch(world, three, 1, 'held');
     await world.sync();
-    expect(await heldOf(world)).toEqual(three);
+    expect(await world.held()).toEqual(three);
     await poll(world);
     await poll(world);
     expect(await world.drainInbox()).toEqual([]);
-    return world;
-  }
-
-  it('is read again when its gate has opened and it changes', async () => {
-    const world = await openHeld();
-    // Two of the three are as they were: the third one is within the limit.
-    await world.sql`
-      UPDATE rooms SET name = 'Room ' || code, changed = timestamptz '2026-01-15 08:00:00+00'
-      WHERE code = ANY (${three.slice(1)})`;
-    await world.sync();
-    expect(await gatesOf(world)).toEqual([]);
-    expect(nameAtService(world, 'r000')).toBe('held');
-    await touch(world, ['r000'], 3, 'later');
-    expect(await poll(world)).toMatchObject({ put: 1 });
-    await world.drainInbox();
-    expect(nameAtService(world, 'r000')).toBe('later');
-  });
-
-  it('is sent as it is at the approval, and is read again when it changes', async () => {
-    const world = await openHeld();
     await touch(world, ['r000'], 2, 'while held');
     await poll(world);
     const [gate] = await readGates(world.state.db);
     await world.approve(gate?.runId ?? 0);
-    expect(namesOf(world, three)).toEqual(['while held', 'held', 'held']);
+    expect(world.namesOf(three)).toEqual(['while held', 'held', 'held']);
     await touch(world, ['r001'], 3, 'later');
     expect(await poll(world)).toMatchObject({ put: 1 });
     await world.drainInbox();
-    expect(nameAtService(world, 'r001')).toBe('later');
+    expect(world.nameOf('r001')).toBe('later');
+    // A gate that opens because fewer records differ.
+    await world.nextDay();
+    await touch(world, codes(3, 3), 4, 'held');
+    await world.sync();
+    await poll(world);
+    await world.drainInbox();
+    await world.sql`
+      UPDATE rooms SET name = 'Room ' || code, changed = timestamptz '2026-01-15 08:00:00+00'
+      WHERE code IN ('r004', 'r005')`;
+    await world.sync();
+    expect([await world.gates(), world.nameOf('r003')]).toEqual([[], 'held']);
+    await touch(world, ['r003'], 5, 'later');
+    expect(await poll(world)).toMatchObject({ put: 1 });
+    await world.drainInbox();
+    expect(world.nameOf('r003')).toBe('later');
   });
 });
 
 describe('a key that a gate keeps or kept back', () => {
-  const forget = ({ state }: World, localKey: string) => forgetKey(state.db, { stream: 'rooms', localKey });
+  const forget = ({ state }: RoomWorld, localKey: string) =>
+    forgetKey(state.db, { stream: 'rooms', localKey });
 
   it('is forgotten with its hold, and the gate counts the other keys', async () => {
     const world = await open(LIMITED);
-    await addRooms(world, 'x1', 'x2', 'x3');
+    await world.addRooms('x1', 'x2', 'x3');
     await world.sync();
-    expect(await gatesOf(world)).toEqual(['rooms create limit 3']);
-    await remove(world, 'x1');
+    expect(await world.gates()).toEqual(['rooms create limit 3']);
+    await world.remove('x1');
     // A number that the gate counts is no key.
     for (const number of ['2', '3']) expect(await forget(world, number)).toBeUndefined();
     expect(await forget(world, 'x1')).toMatchObject({ deleted: { held: 1 } });
-    expect(await gatesOf(world)).toEqual(['rooms create limit 2']);
+    expect(await world.gates()).toEqual(['rooms create limit 2']);
     for (const key of ['x2', 'x3']) expect(await forget(world, key)).toMatchObject({ deleted: { held: 1 } });
-    expect(await gatesOf(world)).toEqual([]);
+    expect(await world.gates()).toEqual([]);
   });
 
   it.each([
-    ['approved', (world: World) => world.approve(2)],
+    ['approved', (world: RoomWorld) => world.approve(2)],
     [
       'rejected',
-      async (world: World) => {
-        await reject(world, 2);
-        await renameAll(world, three.slice(1), 'Room');
+      async (world: RoomWorld) => {
+        await world.reject(2);
+        await world.renameAll('Room', three.slice(1));
         await world.sync();
       },
     ],
   ])('is forgotten after it was %s', async (_, answer) => {
     const world = await open(LIMITED);
-    await renameAll(world, three, 'new');
+    await world.renameAll('new', three);
     await world.sync();
     await answer(world);
-    await remove(world, 'r000');
+    await world.remove('r000');
     expect(await forget(world, 'r000')).toMatchObject({ deleted: { records: 1 } });
     expect(await forget(world, 'r000')).toBeUndefined();
   });
 });
 
 describe('a deactivation beside writes that are not sent', () => {
+  const OF_X1 = { method: 'PUT', extId: 'room_x1' } as const;
   it('waits while creates are held, even if an operator has rejected them', async () => {
     const world = await open(LIMITED);
-    await addRooms(world, 'x1', 'x2', 'x3');
-    await remove(world, 'r000');
+    await world.addRooms('x1', 'x2', 'x3');
+    await world.remove('r000');
     const { run } = await world.sync();
-    expect(isActive(world, 'room_r000')).toBe(true);
-    await reject(world, run.id);
+    expect(world.isActive('room_r000')).toBe(true);
+    await world.reject(run.id);
     await world.sync();
-    await changeOf(world, 'r000');
-    await workDue(world);
-    expect(isActive(world, 'room_r000')).toBe(true);
-    expect(await gatesOf(world)).toEqual(['rooms create limit 3 rejected']);
-    await remove(world, 'x3');
+    await world.push('rooms', 'r000');
+    await world.workDue();
+    expect(world.isActive('room_r000')).toBe(true);
+    expect(await world.gates()).toEqual(['rooms create limit 3 rejected']);
+    await world.remove('x3');
     await world.sync();
-    expect(isActive(world, 'room_r000')).toBe(false);
+    expect(world.isActive('room_r000')).toBe(false);
   });
 
-  it.each<[string, string, (world: World) => unknown]>([
-    [
-      'fails',
-      'failed',
-      ({ sandbox }) =>
-        sandbox.failNext({
-          method: 'PUT',
-          path: '/objects',
-          extId: 'room_x1',
-          fault: 'status',
-          status: 500,
-          times: 'always',
-        }),
-    ],
+  it.each<[string, string, (world: RoomWorld) => unknown]>([
+    ['fails', 'failed', ({ sandbox }) => sandbox.failNext({ ...OF_X1, fault: 'status', times: 'always' })],
     ['is given up', 'dead', ({ sandbox }) => sandbox.refuseObject('room_x1', { status: 400, message: 'no' })],
   ])('waits when a create of the same run %s', async (_, status, fail) => {
     const world = await open({}, { attempts: 2 });
     // An object that is accepted beside it: a refusal of everything is no reason to give a record up.
-    await addRooms(world, 'x1', 'x2');
-    await remove(world, 'r000');
+    await world.addRooms('x1', 'x2');
+    await world.remove('r000');
     fail(world);
     await world.sync();
     expect(await world.statusesOf('rooms')).toMatchObject({ r000: 'deferred', x1: status, x2: 'synced' });
-    expect(isActive(world, 'room_r000')).toBe(true);
+    expect(world.isActive('room_r000')).toBe(true);
     world.sandbox.clearFailures();
     world.sandbox.allowObject('room_x1');
-    await rename(world, 'x1', 'corrected');
+    await world.rename('x1', 'corrected');
     await world.sync();
     await world.sync();
-    expect(isActive(world, 'room_r000')).toBe(false);
+    expect(world.isActive('room_r000')).toBe(false);
   });
 
   it('keeps its unused approval until nothing is in its way', async () => {
     const world = await open({ limits: { retire: FEW, create: FEW } });
-    await remove(world, ...three);
-    await addRooms(world, 'x1', 'x2', 'x3');
+    await world.remove(...three);
+    await world.addRooms('x1', 'x2', 'x3');
     const { run } = await world.sync();
     const { run: next } = await world.approve(run.id, { operation: 'retire' });
     // People and programs see it in the run.
-    expect(Object.keys(next.holds['rooms']?.['retire'] ?? {}).toSorted()).toEqual([
-      'count',
-      'facts',
-      'operation',
-      'reason',
-    ]);
-    expect(await gatesOf(world)).toEqual(['rooms create limit 3', 'rooms retire limit 3 approved']);
-    expect(isActive(world, 'room_r000')).toBe(true);
+    const shown = Object.keys(next.holds['rooms']?.['retire'] ?? {});
+    expect(shown.toSorted()).toEqual(['count', 'facts', 'operation', 'reason']);
+    expect(await world.gates()).toEqual(['rooms create limit 3', 'rooms retire limit 3 approved']);
+    expect(world.isActive('room_r000')).toBe(true);
     await world.approve(next.id, { operation: 'create' });
-    expect(nameAtService(world, 'x1')).toBe('Room x1');
+    expect(world.nameOf('x1')).toBe('Room x1');
     await world.sync();
-    expect(three.map((code) => isActive(world, `room_${code}`))).toEqual([false, false, false]);
-    expect(await gatesOf(world)).toEqual([]);
+    expect(three.map((code) => world.isActive(`room_${code}`))).toEqual([false, false, false]);
+    expect(await world.gates()).toEqual([]);
   });
-});
 
-describe('approved deactivations that a failing create of the same run postpones', () => {
-  it('are sent by a later sync without another approval', async () => {
+  it('is sent without another approval after a failing create of the same run has postponed it', async () => {
     const world = await open({ limits: { retire: FEW } }, { attempts: 1 });
-    await remove(world, ...three);
+    await world.remove(...three);
     const { run } = await world.sync();
-    await addRooms(world, 'x1');
-    world.sandbox.failNext({
-      method: 'PUT',
-      path: '/objects',
-      extId: 'room_x1',
-      fault: 'status',
-      times: 'always',
-    });
+    await world.addRooms('x1');
+    world.sandbox.failNext({ ...OF_X1, fault: 'status', times: 'always' });
     await world.approve(run.id);
-    expect(three.map((code) => isActive(world, `room_${code}`))).toEqual([true, true, true]);
+    expect(three.map((code) => world.isActive(`room_${code}`))).toEqual([true, true, true]);
     world.sandbox.clearFailures();
     await world.passLateWrites();
     await world.sync();
     await world.sync();
-    expect(three.map((code) => isActive(world, `room_${code}`))).toEqual([false, false, false]);
-    expect(await gatesOf(world)).toEqual([]);
+    expect(three.map((code) => world.isActive(`room_${code}`))).toEqual([false, false, false]);
+    expect(await world.gates()).toEqual([]);
   });
 });
 
 describe('a stream under another name', () => {
   const renamed = { streams: { spaces: { ...rooms({ retire: 'deactivate' }).streams['rooms'] } } };
-  const asSpaces = (world: World) => world.configure(renamed as ReturnType<typeof rooms>);
+  const asSpaces = (world: RoomWorld) => world.configure(renamed as ReturnType<typeof rooms>);
 
   it('takes over only as many objects as the limit allows, and its gate names a command', async () => {
     const world = await open();
-    await world.sql`UPDATE rooms SET name = 'new'`;
+    await world.renameAll('new');
     asSpaces(world);
     const { run } = await world.sync();
     expect(run).toMatchObject({
       holds: { spaces: { overwrite: { count: 20, facts: { formerStreams: { rooms: 20 } } } } },
     });
-    expect(await gatesOf(world)).toEqual(['spaces overwrite owned_by_former_stream 20']);
+    expect(await world.gates()).toEqual(['spaces overwrite owned_by_former_stream 20']);
     expect(world.writes()).toEqual([]);
   });
 
   it('writes nothing during a freeze of its former name', async () => {
     const world = await openEmpty(rooms(), { synced: three });
-    await nextDay(world);
-    await freeze(world);
+    await world.nextDay();
+    await world.freeze();
     asSpaces(world);
-    await world.sql`UPDATE rooms SET name = 'new'`;
+    await world.renameAll('new');
     await world.sync();
     expect(world.writes()).toEqual([]);
-    expect(namesOf(world, three)).toEqual(three.map((code) => `Room ${code}`));
-    await passFreezes(world);
+    expect(world.namesOf(three)).toEqual(three.map((code) => `Room ${code}`));
+    await world.passFreezes();
     await world.sync();
-    expect(namesOf(world, three)).toEqual(['new', 'new', 'new']);
+    expect(world.namesOf(three)).toEqual(['new', 'new', 'new']);
   });
 });
 
 describe('updates that failed and whose rows changed again', () => {
   it('count as updates, and are held beyond the limit', async () => {
     const world = await open({}, { attempts: 1 });
-    await renameAll(world, codes(10), 'first');
-    world.sandbox.failNext({
-      method: 'PUT',
-      path: '/objects',
-      fault: 'status',
-      status: 500,
-      times: 'always',
-    });
+    await world.renameAll('first', codes(10));
+    world.sandbox.failNext({ method: 'PUT', fault: 'status', times: 'always' });
     await world.sync();
     world.sandbox.clearFailures();
     world.configure(rooms(LIMITED));
-    await renameAll(world, codes(10), 'second');
+    await world.renameAll('second', codes(10));
     await world.passLateWrites();
     await world.sync();
-    expect(await gatesOf(world)).toEqual(['rooms update limit 10']);
-    expect(nameAtService(world, 'r000')).toBe('Room r000');
+    expect(await world.gates()).toEqual(['rooms update limit 10']);
+    expect(world.nameOf('r000')).toBe('Room r000');
   });
 });
 
 describe('a key that an incremental run holds', () => {
-  it('waits for a person after its run was deleted, and can be approved', async () => {
+  it('waits for a person after its run was deleted, and is shown by explain until it is approved', async () => {
     const world = await open(LIMITED);
-    await renameAll(world, three, 'new');
-    await changeOf(world, ...three);
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
-    await deleteFinishedRuns(world);
+    const holder = () => readHoldingGate(world.state.db, { stream: 'rooms', localKey: 'r000' });
+    await world.renameAll('new', three);
+    await world.push('rooms', ...three);
+    expect(await world.gates()).toEqual(['rooms update limit 3']);
+    await world.forgetFinishedRuns();
     const [gate] = await readGates(world.state.db);
     expect(gate && waitsForOperator(gate)).toBe(true);
     expect(gate?.firstKeys).toEqual(three);
+    expect(await holder()).toMatchObject({ runId: gate?.runId });
     await world.approve(gate?.runId ?? 0);
-    expect(namesOf(world, three)).toEqual(['new', 'new', 'new']);
-  });
-
-  it('counts once in its gate, whatever runs meet it', async () => {
-    const world = await open(LIMITED);
-    await renameAll(world, three, 'new');
-    await world.sync();
-    await changeOf(world, 'r000');
-    await changeOf(world, 'r000', 'r001');
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3']);
-    await renameAll(world, ['r003'], 'new');
-    await changeOf(world, 'r003');
-    expect(await gatesOf(world)).toEqual(['rooms update limit 4']);
-    expect(await heldOf(world)).toEqual(codes(4));
-  });
-});
-
-describe('the gate that explain shows for a record', () => {
-  const holderOf = ({ state }: World, localKey: string) =>
-    readHoldingGate(state.db, { stream: 'rooms', localKey });
-  it('is shown while it is closed, and not after it was approved', async () => {
-    const world = await open(LIMITED);
-    await renameAll(world, three, 'new');
-    const { run } = await world.sync();
-    expect(await holderOf(world, 'r000')).toMatchObject({ runId: run.id });
-    await world.approve(run.id);
-    expect(await holderOf(world, 'r000')).toBeUndefined();
+    expect(world.namesOf(three)).toEqual(['new', 'new', 'new']);
+    expect(await holder()).toBeUndefined();
   });
 });
 
 describe('the wish to send records again', () => {
   it('outlives the syncs after its forced backfill was held', async () => {
     const world = await open(LIMITED);
-    const { run } = await backfill(world, { force: true });
+    const { run } = await world.backfill({ force: true });
     expect(run.status).toBe('held');
-    expect(await gatesOf(world)).toEqual(['rooms update limit 20']);
+    expect(await world.gates()).toEqual(['rooms update limit 20']);
     expect((await world.sync()).run.status).toBe('held');
     const { run: nightly } = await world.sync();
-    expect(await gatesOf(world)).toEqual(['rooms update limit 20']);
+    expect(await world.gates()).toEqual(['rooms update limit 20']);
     expect(world.writes()).toEqual([]);
     await world.approve(nightly.id);
     expect(world.writes().map(({ objects }) => objects)).toEqual([20]);
-    expect(await gatesOf(world)).toEqual([]);
+    expect(await world.gates()).toEqual([]);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(world.writes()).toHaveLength(1);
+    // The wish of a run that an operator cancels ends with the run.
+    const cancelled = await world.startRunOf({ kind: 'backfill', lane: 'backfill', range: { force: true } });
+    await world.planRun(cancelled);
+    await world.cancel(cancelled);
     expect((await world.sync()).run.status).toBe('succeeded');
     expect(world.writes()).toHaveLength(1);
   });
 
-  it('ends when an operator cancels the run that made it', async () => {
-    const world = await open();
-    const runId = await startRunOf(world, { kind: 'backfill', lane: 'backfill', range: { force: true } });
-    await world.planRun(runId);
-    await cancelRun(world.state.db, runId);
-    await world.sync();
-    expect(world.writes()).toEqual([]);
-  });
-
   it('outlives a failed attempt', async () => {
     const world = await open();
-    world.sandbox.refuseObject('room_r000', { status: 400, message: 'no' });
-    await backfill(world, { force: true, keys: ['r000'] });
+    world.refuse('room_r000');
+    await world.backfill({ force: true, keys: ['r000'] });
     expect(await world.statusesOf('rooms')).toMatchObject({ r000: 'failed' });
     world.sandbox.allowObject('room_r000');
     world.sandbox.clearArrivals();
@@ -372,65 +279,52 @@ describe('the wish to send records again', () => {
 
   it('stays with a held retry, which counts as an update', async () => {
     const world = await open();
-    world.sandbox.refuseObject('room_r000', { status: 400, message: 'no' });
-    await renameAll(world, three, 'new');
+    world.refuse('room_r000');
+    await world.renameAll('new', three);
     await world.sync();
     expect(await world.statusesOf('rooms')).toMatchObject({ r000: 'dead', r001: 'synced' });
     world.sandbox.allowObject('room_r000');
     world.configure(rooms(LIMITED));
-    await nextDay(world);
-    await renameAll(world, ['r003', 'r004'], 'new');
-    await retryRecords(world.state.db, { stream: 'rooms', keys: ['r000'] });
+    await world.nextDay();
+    await world.renameAll('new', ['r003', 'r004']);
+    await world.retry('r000');
     await world.sync();
-    expect(await heldOf(world)).toEqual(['r000', 'r003', 'r004']);
+    expect(await world.held()).toEqual(['r000', 'r003', 'r004']);
     const { run } = await world.sync();
     await world.approve(run.id);
-    expect(namesOf(world, ['r000', 'r003', 'r004'])).toEqual(['new', 'new', 'new']);
+    expect(world.namesOf(['r000', 'r003', 'r004'])).toEqual(['new', 'new', 'new']);
   });
 });
 
 describe('a rejection', () => {
   it('leaves the gate of a freeze alone if it is of one operation', async () => {
     const world = await open({ limits: { update: FEW } });
-    await renameAll(world, three, 'new');
-    await addRooms(world, 'x1');
+    await world.renameAll('new', three);
+    await world.addRooms('x1');
     const { runId, queue } = await world.plan();
-    await freeze(world);
+    await world.freeze();
     await world.finish(runId, queue);
-    expect(await gatesOf(world)).toEqual(['rooms * frozen 1', 'rooms update limit 3']);
-    await reject(world, runId, { operation: 'update' });
-    expect(await gatesOf(world)).toEqual(['rooms * frozen 1', 'rooms update limit 3 rejected']);
-    await passFreezes(world);
-    await workDue(world);
-    expect(nameAtService(world, 'x1')).toBe('Room x1');
-    expect(namesOf(world, three)).toEqual(three.map((code) => `Room ${code}`));
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3 rejected']);
-    expect(await syncedAt(world)).not.toBeNull();
-    expect(await dueOf(world)).toEqual({});
+    expect(await world.gates()).toEqual(['rooms * frozen 1', 'rooms update limit 3']);
+    await world.reject(runId, { operation: 'update' });
+    expect(await world.gates()).toEqual(['rooms * frozen 1', 'rooms update limit 3 rejected']);
+    await world.passFreezes();
+    await world.workDue();
+    expect(world.nameOf('x1')).toBe('Room x1');
+    expect(world.namesOf(three)).toEqual(three.map((code) => `Room ${code}`));
+    expect(await world.gates()).toEqual(['rooms update limit 3 rejected']);
+    expect(await world.syncedAt()).not.toBeNull();
+    expect(await world.due()).toEqual({});
   });
 
   it('keeps nothing back after a freeze if it is of all that a run holds', async () => {
     const world = await open();
-    await freeze(world);
-    await rename(world, 'r000', 'new');
+    await world.freeze();
+    await world.rename('r000', 'new');
     const { run } = await world.sync();
-    await reject(world, run.id);
-    expect(await gatesOf(world)).toEqual(['rooms * frozen 1 rejected']);
-    await passFreezes(world);
-    await workDue(world);
-    expect(nameAtService(world, 'r000')).toBe('new');
-  });
-
-  it('ends when the held keys change, and not before', async () => {
-    const world = await open(LIMITED);
-    await renameAll(world, three, 'new');
-    const { run } = await world.sync();
-    await reject(world, run.id);
-    await renameAll(world, three, 'newer');
-    await world.sync();
-    expect(await gatesOf(world)).toEqual(['rooms update limit 3 rejected']);
-    await renameAll(world, ['r003'], 'new');
-    await world.sync();
-    expect(await gatesOf(world)).toEqual(['rooms update limit 4']);
+    await world.reject(run.id);
+    expect(await world.gates()).toEqual(['rooms * frozen 1 rejected']);
+    await world.passFreezes();
+    await world.workDue();
+    expect(world.nameOf('r000')).toBe('new');
   });
 });

@@ -7,26 +7,24 @@ import { applyBatch } from '../../src/sync/apply/apply-batch.js';
 import { closeGate } from '../../src/state/gates/close-gates.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { createRefusals } from '../../src/sync/limits/refusals.js';
-import { retryRecords } from '../../src/state/records/retry-records.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { describeReason } from '../../src/sync/limits/hold-reason.js';
-import { reasonHeld } from '../support/held-reason.js';
-import { addRooms, codes, keepRoomWorlds, rooms } from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { codes, keepRooms, reasonHeld, rooms, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const NO = { status: 400, message: 'no such category' };
 const LIMIT = { count: 5, percent: 10 };
 /** Configures batches of ten rooms, in the order of their codes. */
 const few = (limits = {}) =>
   rooms({ batchSize: 10, retire: 'deactivate', limits: { refused: LIMIT, ...limits } });
 
-const refuse = (world: World, some: readonly string[], answer = NO) => {
+const refuse = (world: RoomWorld, some: readonly string[], answer = NO) => {
   for (const code of some) world.sandbox.refuseObject(`room_${code}`, answer);
 };
-const objectsSent = (world: World) => world.writes().reduce((sum, { objects }) => sum + (objects ?? 0), 0);
-const renameAll = (world: World) => world.sql`UPDATE rooms SET name = name || '!'`;
-const gatesOf = async ({ state }: World) =>
+const objectsSent = (world: RoomWorld) =>
+  world.writes().reduce((sum, { objects }) => sum + (objects ?? 0), 0);
+const renameAll = ({ sql }: RoomWorld) => sql`UPDATE rooms SET name = name || '!'`;
+const gatesOf = async ({ state }: RoomWorld) =>
   (await readGates(state.db)).map(({ runId, operation, reason, count }) => ({
     runId,
     operation,
@@ -34,7 +32,7 @@ const gatesOf = async ({ state }: World) =>
     count,
   }));
 /** Makes the second checks of refused records due, and works them. */
-async function lookAgain(world: World): Promise<void> {
+async function lookAgain(world: RoomWorld): Promise<void> {
   await world.sql`UPDATE slotsync.records SET check_after = check_after - interval '2 minutes'`;
   await world.drainInbox();
 }
@@ -44,7 +42,7 @@ describe('the limit of refusals', () => {
   it('holds the rest of the stream, with one of the reasons', async () => {
     const world = await open(few());
     const all = codes(60);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     refuse(world, all.slice(0, 8));
     refuse(world, all.slice(8, 9), { status: 400, message: 'another reason' });
     const { run } = await world.sync();
@@ -65,7 +63,7 @@ describe('the limit of refusals', () => {
   it('counts the refusals of all batches of a run together', async () => {
     const world = await open(few());
     const all = codes(60);
-    await addRooms(world, ...all);
+    await world.addRooms(...all);
     for (const start of [0, 10, 20]) refuse(world, all.slice(start, start + 3));
     const { run } = await world.sync();
     expect(objectsSent(world)).toBe(20);
@@ -74,23 +72,11 @@ describe('the limit of refusals', () => {
     });
   });
 
-  it.each([
-    ['as many refusals as the number allows', 5, 60],
-    ['as many refusals as the share allows', 6, 60],
-  ])('holds nothing for %s', async (_, refused, sent) => {
-    const world = await open(few({ refused: { count: 5, percent: refused === 6 ? 60 : 0 } }));
-    await addRooms(world, ...codes(60));
-    refuse(world, codes(refused));
-    const { run } = await world.sync();
-    expect(objectsSent(world)).toBe(sent);
-    expect(run).toMatchObject({ status: 'partial', holds: {} });
-  });
-
   it('holds deactivations until nothing of the stream is refused any more', async () => {
     const all = codes(40);
     const world = await open(few(), { synced: all });
     await renameAll(world);
-    await world.sql`DELETE FROM rooms WHERE code IN ('r038', 'r039')`;
+    await world.remove('r038', 'r039');
     refuse(world, all.slice(0, 9));
     const { run } = await world.sync();
     expect(run).toMatchObject({
@@ -115,7 +101,7 @@ describe('the limit of refusals', () => {
 describe('a batch in flight when its stream is held for refusals', () => {
   it('ends without a write, and counts nothing again', async () => {
     const world = await open(few());
-    await addRooms(world, ...codes(10));
+    await world.addRooms(...codes(10));
     const { runId, queue } = await world.plan();
     const batch = await readBatch(world.state.db, queue[0] ?? 0);
     if (!batch) throw new Error('the batch is not there');
@@ -161,12 +147,16 @@ describe('an approval after refusals', () => {
 
   it('holds again when more is refused than was held', async () => {
     const world = await open(few());
-    await addRooms(world, ...codes(20));
+    await world.addRooms(...codes(20));
     refuse(world, codes(60));
     refuse(world, ['r000'], NO);
     const { run } = await world.sync();
     expect(run.holds).toMatchObject({ rooms: { refused: { count: 10 } } });
-    await addRooms(world, ...codes(60).slice(20));
+    // It is not for exactly the same records, because refused records are not sent again.
+    await expect(approve(world.approving(), { runId: run.id, exactly: true })).rejects.toThrow(
+      /--exactly is not for a gate of all operations \(refused\)/,
+    );
+    await world.addRooms(...codes(60).slice(20));
     const { run: approved } = await world.approve(run.id);
     expect(approved.holds).toMatchObject({
       rooms: { refused: { count: 30, facts: { approval: { allowed: 10 }, refused: { records: 20 } } } },
@@ -185,22 +175,12 @@ describe('an approval after refusals', () => {
     expect(approved.holds).toMatchObject({ rooms: { retire: { count: 4 } } });
     expect(world.sandbox.object('room_r039')?.active).toBe(true);
   });
-
-  it('is refused for exactly the same records, because refused records are not sent again', async () => {
-    const world = await open(few());
-    await addRooms(world, ...codes(20));
-    refuse(world, codes(9));
-    const { run } = await world.sync();
-    await expect(approve(world.approving(), { runId: run.id, exactly: true })).rejects.toThrow(
-      /--exactly is not for a gate of all operations \(refused\)/,
-    );
-  });
 });
 
 describe('a stream of which nothing is accepted', () => {
   it('has nothing given up, and its second checks are held', async () => {
     const world = await open(few());
-    await addRooms(world, ...codes(40));
+    await world.addRooms(...codes(40));
     refuse(world, codes(40));
     const { run } = await world.sync();
     expect(run).toMatchObject({
@@ -212,24 +192,17 @@ describe('a stream of which nothing is accepted', () => {
     expect(statuses).toEqual(Array.from({ length: 10 }, () => 'failed'));
     expect(await gatesOf(world)).toEqual([refusedGate(run.id, 40)]);
     expect(objectsSent(world)).toBe(10);
-  });
-
-  it('has the records counted again that an operator retries', async () => {
-    const world = await open(few());
-    await addRooms(world, ...codes(40));
-    refuse(world, codes(40));
-    await world.sync();
-    await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
-    const { run } = await world.sync();
-    expect(run.counts).toMatchObject({ rooms: { failed: 10 } });
-    expect(await gatesOf(world)).toEqual([refusedGate(run.id, 30)]);
+    // The records that an operator retries are counted again.
+    await world.retry();
+    const { run: retried } = await world.sync();
+    expect(retried.counts).toMatchObject({ rooms: { failed: 10 } });
+    expect(await gatesOf(world)).toEqual([refusedGate(retried.id, 30)]);
   });
 });
 
 describe('refusals of single keys', () => {
-  const push = async (world: World, ...keys: string[]) => {
-    const { runId, queue } = await world.planChanges('rooms', ...keys);
-    return (await world.finish(runId, queue)).run;
+  const push = async (world: RoomWorld, ...keys: string[]) => {
+    return (await world.send('rooms', ...keys)).run;
   };
 
   it('count together within a day until the stream is synced as a whole', async () => {
@@ -254,7 +227,7 @@ describe('refusals of single keys', () => {
 
 it('forgetting a key clears the reason of a gate that names the key', async () => {
   const world = await open(few());
-  await addRooms(world, ...codes(20));
+  await world.addRooms(...codes(20));
   refuse(world, codes(10), { status: 400, message: "'room_r003' is refused" });
   await world.sync();
   await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r003' });
