@@ -13,85 +13,62 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { listStreams, readWholeSuccess } from '../../src/state/streams.js';
-import { startDue } from '../../src/sync/run/start-due-syncs.js';
-import { addRooms, codes, keepRoomWorlds, rename, rooms, roomsAndCourses } from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { readWholeSuccess } from '../../src/state/streams.js';
+import { codes, keepRooms, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const HOUR = 60 * 60 * 1000;
 const inHours = (hours: number) => new Date(Date.now() + hours * HOUR);
 
-const freeze = ({ state }: World, ...streams: string[]) =>
-  freezeStreams(state.db, { streams, endsAt: inHours(2), reason: 'exam weeks', by: 'ada' });
 /** Ends the freeze now. */
-const thaw = ({ sql }: World) =>
+const thaw = ({ sql }: RoomWorld) =>
   sql`UPDATE slotsync.freezes SET begins_at = now() - interval '2 hours', ends_at = now()`;
-const gatesOf = async ({ state }: World) =>
-  (await readGates(state.db)).map(({ runId, stream, operation, reason, count }) => ({
-    runId,
-    stream,
-    operation,
-    reason,
-    count,
-  }));
-const frozenGate = (runId: number, count: number) => ({
-  runId,
-  stream: 'rooms',
-  operation: '*',
-  reason: 'frozen',
-  count,
-});
-const dueOf = async ({ state }: World) =>
-  (await listStreams(state.db)).flatMap(({ stream, dueReason }) => (dueReason ? { stream, dueReason } : []));
-/** Works the runs that a worker starts after a freeze, from plan to end. */
-async function workThawed(world: World) {
-  const runs = await startDue(world.deps());
-  const ended = [];
-  for (const { id } of runs) {
-    const { queue } = await world.planRun(id);
-    ended.push((await world.finish(id, queue)).run);
-  }
-  return ended;
-}
+const gatesOf = async ({ state }: RoomWorld) =>
+  (await readGates(state.db)).map(({ runId, stream, operation, reason, count }) =>
+    [runId, stream, operation, reason, count].join(' '),
+  );
+const frozenGate = (runId: number, count: number) => `${runId} rooms * frozen ${count}`;
+const workThawed = async (world: RoomWorld) => (await world.workDue()).map(({ run }) => run);
 
 describe('a freeze', () => {
   it('holds what a run would send, while other streams go on and children wait for their parents', async () => {
     const world = await open(roomsAndCourses());
-    await addRooms(world, 'A', 'B');
+    await world.addRooms('A', 'B');
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A'), ('D', 'Free', NULL)`;
-    await freeze(world, 'rooms');
+    await world.freeze();
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'held', plan: { rooms: { create: 2 } } });
-    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['course_D']);
+    expect(world.ids()).toEqual(['course_D']);
     expect(await gatesOf(world)).toEqual([frozenGate(run.id, 2)]);
     expect(await world.statusesOf('courses')).toEqual({ C: 'deferred', D: 'synced' });
     // Nothing failed, and nobody has to act.
     expect(exitCodeOfRun(run)).toBe(0);
     expect(await readWholeSuccess(world.state.db, ['rooms', 'courses'])).not.toBeNull();
-    expect(await dueOf(world)).toEqual([{ stream: 'rooms', dueReason: 'frozen' }]);
+    expect(await world.due()).toEqual({ rooms: 'frozen' });
     expect(await workThawed(world)).toEqual([]);
+    // Each whole run finds the held keys anew.
+    await world.addRooms('E');
+    const second = (await world.sync()).run.id;
+    expect(await gatesOf(world)).toEqual([frozenGate(second, 3)]);
+    await world.remove('E');
+    await world.sync();
+    expect(await gatesOf(world)).toEqual([frozenGate(second + 1, 2)]);
 
     await thaw(world);
     expect(await workThawed(world)).toMatchObject([
       { kind: 'sync', streams: ['rooms'], status: 'succeeded' },
     ]);
     await world.drainInbox();
-    expect(
-      world.sandbox
-        .objects()
-        .map(({ extId }) => extId)
-        .toSorted(),
-    ).toEqual(['course_C', 'course_D', 'room_A', 'room_B']);
+    expect(world.ids().toSorted()).toEqual(['course_C', 'course_D', 'room_A', 'room_B']);
   });
 
   it('keeps back queued batches, and further requests of a batch in flight', async () => {
     const world = await open(rooms({ batchSize: 2 }));
-    await addRooms(world, ...codes(6));
+    await world.addRooms(...codes(6));
     const { runId, queue } = await world.plan();
     const [first = 0, ...rest] = queue;
     const { ended } = await world.applyHeld(first, { method: 'PUT', hold: 'answer' });
-    await freeze(world, 'rooms');
+    await world.freeze();
     for (const id of rest) await world.apply(id);
     expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'running' });
     world.sandbox.openGate();
@@ -109,76 +86,28 @@ describe('a freeze', () => {
     expect(await gatesOf(world)).toEqual([]);
   });
 
-  it('has its held keys found anew by each whole run', async () => {
-    const world = await open(rooms());
-    await freeze(world, 'rooms');
-    await addRooms(world, 'A');
-    const first = (await world.sync()).run.id;
-    expect(await gatesOf(world)).toEqual([frozenGate(first, 1)]);
-    await addRooms(world, 'B');
-    const second = (await world.sync()).run.id;
-    expect(await gatesOf(world)).toEqual([frozenGate(second, 2)]);
-    await world.sql`DELETE FROM rooms`;
-    await world.sync();
-    expect(await gatesOf(world)).toEqual([]);
-  });
-
   it('leaves the changes of its stream in the inbox, each once, while other streams are taken', async () => {
     const world = await open(roomsAndCourses());
-    await addRooms(world, 'A');
+    await world.addRooms('A');
     await world.sql`INSERT INTO courses VALUES ('D', 'Free', NULL)`;
-    await freeze(world, 'rooms');
+    await world.freeze();
     await addChanges(world.state.db, 'rooms', ['A']);
     await addChanges(world.state.db, 'rooms', ['A']);
     await addChanges(world.state.db, 'courses', ['D']);
     expect(await world.drainInbox()).toHaveLength(1);
-    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['course_D']);
+    expect(world.ids()).toEqual(['course_D']);
     expect(await takeChanges(world.state.db, ['rooms'])).toBe('nothing');
     await unfreezeStreams(world.state.db, ['rooms']);
     expect(await world.drainInbox()).toHaveLength(1);
     expect(world.sandbox.object('room_A')).toBeDefined();
-  });
-});
-
-describe('the end of a freeze', () => {
-  it('sends the held records as the mirror and the limits are then', async () => {
-    const world = await open(rooms({ limits: { update: { count: 5, percent: 10 } } }));
-    const all = codes(20);
-    await addRooms(world, ...all);
-    await world.sync();
-    await freeze(world, 'rooms');
-    await rename(world, 'r000', 'first');
-    await rename(world, 'r001', 'of the freeze');
-    expect((await world.sync()).run.status).toBe('held');
-    await rename(world, 'r001', 'latest');
-    await thaw(world);
-    const [run] = await workThawed(world);
-    expect(run).toMatchObject({ startedBy: 'change', status: 'succeeded', counts: { rooms: { synced: 2 } } });
-    expect(world.fieldsOf('room_r001')).toMatchObject({ 'room.name': 'latest' });
-    expect(await workThawed(world)).toEqual([]);
-
-    await freeze(world, 'rooms');
-    await rename(world, 'r002', 'x');
-    await world.sync();
-    await world.sql`UPDATE rooms SET name = name || '?'`;
-    await thaw(world);
-    const [beyond] = await workThawed(world);
-    expect(beyond).toMatchObject({
-      status: 'held',
-      holds: { rooms: { update: { count: 20, reason: 'limit' } } },
-    });
-  });
-
-  it('plans the keys that an incremental run held with their whole stream', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    const { runId, queue } = await world.planChanges('rooms', 'A');
-    await freeze(world, 'rooms');
-    const { run } = await world.finish(runId, queue);
-    expect(run).toMatchObject({ kind: 'incremental', status: 'held' });
+    // A run of changes that a freeze has overtaken is followed by a run over the whole stream.
+    await world.addRooms('B', 'E');
+    const { runId, queue } = await world.planChanges('rooms', 'B');
+    await world.freeze();
+    expect((await world.finish(runId, queue)).run).toMatchObject({ kind: 'incremental', status: 'held' });
     await thaw(world);
     expect(await workThawed(world)).toMatchObject([{ kind: 'sync', status: 'succeeded' }]);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', E: 'synced' });
   });
 });
 
