@@ -7,17 +7,16 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import { loadSettings } from '../../src/config/settings.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';
 import { listActions } from '../../src/state/actions.js';
-import { freezeStreams, listFrozen } from '../../src/state/freezes.js';
+import { listFrozen } from '../../src/state/freezes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { notePresence } from '../../src/state/processes.js';
 import { listStreams } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { listLostTriggers } from '../../src/state/inbox/read-inbox.js';
-import { addRooms, codes, keepRoomWorlds, ROOMS, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import { isForMirrorAlone } from '../support/services.js';
-import type { World } from '../support/world.js';
+import { codes, keepRooms, ROOMS, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const halls = (changes: Partial<typeof ROOMS> = {}): SlotsyncConfig => ({
   streams: { halls: { ...ROOMS, ...changes } },
 });
@@ -31,7 +30,7 @@ const hallsAndCourses = (): SlotsyncConfig => {
 afterEach(() => void vi.restoreAllMocks());
 
 /** Runs the command as an operator does, with the configuration that has the new name. */
-async function run(world: World, config: SlotsyncConfig, from = 'rooms', to = 'halls') {
+async function run(world: RoomWorld, config: SlotsyncConfig, from = 'rooms', to = 'halls') {
   vi.spyOn(process.stdout, 'write').mockReturnValue(true);
   const settings = loadSettings(['state'], { STATE_DATABASE_URL: world.url });
   const parts = { configuration: checkConfiguration(config), state: world.state };
@@ -43,7 +42,7 @@ async function run(world: World, config: SlotsyncConfig, from = 'rooms', to = 'h
   }
 }
 /** Returns the tables of the state that contain this text, without tables of history. */
-async function tablesWith(world: World, text: string): Promise<string[]> {
+async function tablesWith(world: RoomWorld, text: string): Promise<string[]> {
   const tables = await world.sql<{ name: string }[]>`
     SELECT relname AS name FROM pg_class
     WHERE relnamespace = 'slotsync'::regnamespace AND relkind = 'r' AND relname NOT IN ('actions', 'removals') ORDER BY relname`;
@@ -59,31 +58,9 @@ async function tablesWith(world: World, text: string): Promise<string[]> {
 }
 
 describe('rename-stream', () => {
-  it('lets the next sync of the stream send nothing and hold nothing', async () => {
-    const world = await open(rooms());
-    await addRooms(world, ...codes(20));
-    await world.sync();
-    world.configure(halls());
-    await run(world, halls());
-    world.sandbox.clearArrivals();
-    const { run: synced, errors } = await world.sync();
-    expect(errors).toEqual([]);
-    expect(synced).toMatchObject({ status: 'succeeded', plan: { halls: { unchanged: 20 } } });
-    expect(synced.holds).toEqual({});
-    expect(world.writes()).toEqual([]);
-    expect(Object.keys(await world.statusesOf('halls'))).toHaveLength(20);
-    expect(await world.recordsOf('rooms')).toEqual({});
-    expect(await listActions(world.state.db, { limit: 1 })).toMatchObject([
-      { action: 'rename_stream', subject: 'rooms to halls' },
-    ]);
-    await world.sql`UPDATE rooms SET name = 'new' WHERE code = 'r003'`;
-    await world.sync();
-    expect(world.fieldsOf('room_r003')).toMatchObject({ 'room.name': 'new' });
-  });
-
-  it('lets the next sync of referring streams send nothing', async () => {
+  it('lets the next sync of the stream and of referring streams send nothing and hold nothing', async () => {
     const world = await open(roomsAndCourses());
-    await addRooms(world, ...codes(20));
+    await world.addRooms(...codes(20));
     await world.sql`INSERT INTO courses SELECT 'c' || code, 'Course', code FROM rooms`;
     await world.sync();
     world.configure(hallsAndCourses());
@@ -91,16 +68,22 @@ describe('rename-stream', () => {
     world.sandbox.clearArrivals();
     const { run: synced, errors } = await world.sync();
     expect(errors).toEqual([]);
-    expect(synced.status).toBe('succeeded');
+    const unchanged = { unchanged: 20 };
+    expect(synced).toMatchObject({ status: 'succeeded', plan: { halls: unchanged, courses: unchanged } });
     expect(synced.holds).toEqual({});
     expect(world.writes()).toEqual([]);
-    expect(await world.statusesOf('courses')).toMatchObject({ cr000: 'synced' });
+    expect(Object.keys(await world.statusesOf('halls'))).toHaveLength(20);
+    expect(await world.recordsOf('rooms')).toEqual({});
+    expect(await listActions(world.state.db, { limit: 1 })).toMatchObject([
+      { action: 'rename_stream', subject: 'rooms to halls' },
+    ]);
+    await world.rename('r003', 'new');
+    await world.sync();
+    expect(world.nameOf('r003')).toBe('new');
   });
 
   it('opens the gate that a sync under the new name has closed', async () => {
-    const world = await open(rooms());
-    await addRooms(world, ...codes(20));
-    await world.sync();
+    const world = await open(rooms(), { synced: codes(20) });
     world.configure(halls());
     world.sandbox.clearArrivals();
     await world.sync();
@@ -118,16 +101,11 @@ describe('rename-stream', () => {
   it('leaves the former name in no table', async () => {
     const world = await open(roomsAndCourses());
     const { sql, state } = world;
-    await addRooms(world, 'A', 'B');
+    await world.addRooms('A', 'B');
     await sql`INSERT INTO courses VALUES ('C', 'Course', 'later'), ('D', 'Course', 'A')`;
     await world.sync();
     await addChanges(state.db, 'rooms', ['A']);
-    await freezeStreams(state.db, {
-      streams: ['rooms', 'courses'],
-      endsAt: new Date(Date.now() + 3_600_000),
-      reason: 'x',
-      by: null,
-    });
+    await world.freeze(['rooms', 'courses']);
     await sql`INSERT INTO slotsync.freezes (streams, except_streams, ends_at, reason) VALUES (NULL, '{rooms}', now() + interval '1 hour', 'y')`;
     await sql.unsafe(`
       INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'L', 'linked', 'match');
@@ -150,9 +128,7 @@ describe('rename-stream', () => {
   });
 
   it.skipIf(isForMirrorAlone())('renames the triggers of the stream', async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await world.sync();
+    const world = await open(rooms(), { synced: ['A'] });
     const triggers = openTriggers({ url: world.url, channel: 'slotsync_changes' });
     await triggers.install(world.stream('rooms'));
     world.configure(halls());
@@ -160,62 +136,34 @@ describe('rename-stream', () => {
     expect(await triggers.list()).toEqual(['slotsync_changes_halls']);
     expect(await listLostTriggers(world.state.db, ['halls'])).toEqual([]);
     await triggers.close();
-    await world.sql`UPDATE rooms SET name = 'new'`;
+    await world.renameAll('new');
     expect(await world.sql`SELECT stream, local_key AS key FROM slotsync.changes`).toEqual([
       { stream: 'halls', key: 'A' },
     ]);
   });
-});
 
-describe('rename-stream', () => {
-  const synced = async () => {
-    const world = await open(rooms());
-    await addRooms(world, 'A');
-    await world.sync();
-    return world;
-  };
+  const synced = () => open(rooms(), { synced: ['A'] });
   /** Nothing has changed. */
-  const expectRefused = async (world: World, refused: Promise<void>, message: string | RegExp) => {
+  const expectRefused = async (world: RoomWorld, refused: Promise<void>, message: string | RegExp) => {
     await expect(refused).rejects.toThrow(message);
     expect(Object.keys(await world.recordsOf('rooms'))).toEqual(['A']);
     expect(await listActions(world.state.db, { limit: 1 })).toEqual([]);
   };
 
-  it('is refused for a new name that has records already', async () => {
+  it('is refused for wrong names, and while a run over the stream is under way', async () => {
     const world = await synced();
-    await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('halls', 'H', 'synced')`;
-    await expectRefused(world, run(world, halls()), "the stream 'halls' already has records");
-  });
-
-  it('is refused from a name to itself', async () => {
-    const world = await synced();
-    await expectRefused(world, run(world, rooms(), 'rooms', 'rooms'), "both names are 'rooms'");
-  });
-
-  it('is refused while a run over the stream is under way', async () => {
-    const world = await synced();
-    const id = await world.startRun('rooms');
-    await expectRefused(world, run(world, halls()), `run ${id} of 'rooms' or 'halls' has not ended`);
-  });
-
-  it('is refused for a stream that the state does not know', async () => {
-    const world = await synced();
-    await expectRefused(world, run(world, halls(), 'room'), "the state has no stream 'room'");
-  });
-
-  it('is refused for a new name that is not in the configuration', async () => {
-    const world = await synced();
-    await expectRefused(
-      world,
-      run(world, halls(), 'rooms', 'hall'),
-      "no stream 'hall' is in the configuration",
-    );
-  });
-
-  it('is refused while the former name is still in the configuration', async () => {
-    const world = await synced();
+    const refused = (config: SlotsyncConfig, names: [string?, string?], message: string) =>
+      expectRefused(world, run(world, config, ...names), message);
+    await refused(rooms(), ['rooms', 'rooms'], "both names are 'rooms'");
+    await refused(halls(), ['room'], "the state has no stream 'room'");
+    await refused(halls(), ['rooms', 'hall'], "no stream 'hall' is in the configuration");
     const both = { streams: { ...rooms().streams, ...halls({ externalId: 'hall_{code}' }).streams } };
-    await expectRefused(world, run(world, both), "the stream 'rooms' is still in the configuration");
+    await refused(both, [], "the stream 'rooms' is still in the configuration");
+    const id = await world.startRun('rooms');
+    await refused(halls(), [], `run ${id} of 'rooms' or 'halls' has not ended`);
+    await world.cancel(id);
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('halls', 'H', 'synced')`;
+    await refused(halls(), [], "the stream 'halls' already has records");
   });
 
   it.skipIf(isForMirrorAlone())('is refused while the table of its triggers is busy', async () => {

@@ -8,41 +8,28 @@ import { failuresDocument } from '../../src/documents/failures.js';
 import { answerToText, plain } from '../../src/render/text.js';
 import { readFailuresFacts } from '../../src/situation/failures.js';
 import { claimRecords, claimObjects } from '../../src/state/records/claims.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
 import type { Row } from '../../src/streams/config-schema.js';
 import { forgetKey } from '../../src/state/records/forget-key.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { renameKey } from '../../src/sync/operator/rename-key.js';
-import { deleteFinishedRuns } from '../support/gated-rooms.js';
 import { COURSES, type Declaration } from '../support/campus.js';
-import {
-  addRooms,
-  codes,
-  expectNothingToSend,
-  isActive,
-  keepRoomWorlds,
-  ROOMS,
-  rooms,
-  roomsAndCourses,
-  bookObject,
-} from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { keepRooms, ROOMS, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 
-const renameRow = (world: World, from: string, to: string) =>
+const MOVED = `UPDATE rooms SET code = 'B' WHERE code = 'A'`;
+const renameRow = (world: RoomWorld, from: string, to: string) =>
   world.sql`UPDATE rooms SET code = ${to} WHERE code = ${from}`;
-const rename = (world: World, from: string, to: string) =>
+const rename = (world: RoomWorld, from: string, to: string) =>
   renameKey(world.deps(), world.stream('rooms'), { from, to });
-/** Renames the row of A while a batch has claimed the record of `key`. */
-async function claimBeforeRename(world: World, key: string): Promise<void> {
-  await renameRow(world, 'A', 'B');
-  const claim = { token: 't', stream: 'rooms', seconds: 60, lateSeconds: 60 };
-  const { binding } = world.destination;
-  await claimRecords(world.state.db, { ...claim, keys: [key], runId: 1, binding });
-}
-const linksOf = (world: World) => world.sql<{ local_key: string; external_id: string; linked_by: string }[]>`
+const linksOf = (world: RoomWorld) => world.sql<
+  { local_key: string; external_id: string; linked_by: string }[]
+>`
   SELECT local_key, external_id, linked_by FROM slotsync.links ORDER BY local_key`;
+
+const claimsOf = async ({ sql }: RoomWorld) => [
+  ...(await sql`SELECT external_id FROM slotsync.object_claims WHERE claimed_by LIKE 'rename%'`),
+];
 
 describe('rename', () => {
   it('lets the object follow the row with its number, and creates or retires no object', async () => {
@@ -61,7 +48,7 @@ describe('rename', () => {
     expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.seats': '4' });
     expect(world.sandbox.objects()).toHaveLength(2);
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
   });
 
   it('makes no link where the template makes the same external id, and moves an existing link', async () => {
@@ -87,10 +74,10 @@ describe('rename', () => {
 
   it('reactivates a retired object, and replaces a record that was never accepted', async () => {
     const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.remove('A');
     await world.sync();
-    await addRooms(world, 'B');
-    world.sandbox.refuseObject('room_B', { status: 400, message: 'no' });
+    await world.addRooms('B');
+    world.refuse('room_B');
     await world.sync();
     expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired', B: 'failed' });
     await world.sql`UPDATE slotsync.records SET check_after = NULL WHERE local_key = 'B'`;
@@ -122,103 +109,76 @@ describe('rename', () => {
     const world = await open(rooms(), { synced: ['A'] });
     await renameRow(world, 'A', 'B');
     await rename(world, 'A', 'B');
-    await addRooms(world, 'A');
+    await world.addRooms('A');
     await world.sync();
     expect(await world.recordsOf('rooms')).toMatchObject({
-      A: {
-        status: 'failed',
-        error_code: 'external_id_shared',
-        error_message: expect.stringContaining("rooms 'B'"),
-      },
+      A: { error_code: 'external_id_shared', error_message: expect.stringContaining("rooms 'B'") },
       B: { status: 'synced', external_id: 'room_A' },
     });
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Room A' });
   });
 
-  it.each<[string, (world: World) => Promise<unknown>, [string, string], RegExp]>([
-    [
-      'both rows are there',
-      (world) => addRooms(world, 'B'),
-      ['A', 'B'],
-      /'A' is still in the mirror, and so is that of 'B'/,
-    ],
-    ['the old row is there', async () => undefined, ['A', 'B'], /'A' is still in the mirror$/],
-    ['both keys are one', async () => undefined, ['A', 'A'], /both keys/],
-    [
-      'there is no new row',
-      (world) => world.sql`DELETE FROM rooms WHERE code = 'A'`,
-      ['A', 'B'],
-      /'B' has no row/,
-    ],
-    ['there is no record', (world) => addRooms(world, 'B'), ['X', 'B'], /'X' has no object/],
-    [
-      'the new record has an object',
-      (world) => world.sql`DELETE FROM rooms WHERE code = 'A'`,
-      ['A', 'C'],
-      /object of its own, 'room_C', from a time when the row of 'A' was there too/,
-    ],
+  const ADDED = `INSERT INTO rooms (code, name) VALUES ('B', 'Room B')`;
+  const GONE = `DELETE FROM rooms WHERE code = 'A'`;
+  const CLAIM = `'another', now() + interval '1 minute'`;
+  const RECORD = `${MOVED}; INSERT INTO slotsync.records (stream, local_key, status`;
+  it.each([
+    ['both rows are there', ADDED, 'A B', /'A' is still in the mirror, and so is that of 'B'/],
+    ['the old row is there', '', 'A B', /'A' is still in the mirror$/],
+    ['both keys are one', '', 'A A', /both keys/],
+    ['there is no new row', GONE, 'A B', /'B' has no row/],
+    ['there is no record', ADDED, 'X B', /'X' has no object/],
+    ['the new record has an object', GONE, 'A C', /'room_C', from a time when the row of 'A' was there too/],
     [
       'a batch writes the old record',
-      (world) => claimBeforeRename(world, 'A'),
-      ['A', 'B'],
+      `${MOVED}; UPDATE slotsync.records SET (claimed_by, claimed_until) = (${CLAIM}) WHERE local_key = 'A'`,
+      'A B',
       /a batch is writing/,
     ],
     [
       'a batch writes the new record',
-      (world) => claimBeforeRename(world, 'B'),
-      ['A', 'B'],
+      `${RECORD}, claimed_by, claimed_until) VALUES ('rooms', 'B', 'pending', ${CLAIM})`,
+      'A B',
       /a batch is writing/,
     ],
     [
       'a batch writes the object',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await claimObjects(world.state.db, { token: 't', seconds: 60 }, ['room_A']);
-      },
-      ['A', 'B'],
+      `${MOVED}; INSERT INTO slotsync.object_claims VALUES ('room_A', ${CLAIM})`,
+      'A B',
       /a batch is writing/,
     ],
     [
       'a write of the new record is in doubt',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await world.sql`INSERT INTO slotsync.records (stream, local_key, status, in_doubt) VALUES ('rooms', 'B', 'failed', true)`;
-      },
-      ['A', 'B'],
+      `${RECORD}, in_doubt) VALUES ('rooms', 'B', 'failed', true)`,
+      'A B',
       /may have been sent/,
     ],
     [
       'the new key is linked',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'B', 'x', 'match')`;
-      },
-      ['A', 'B'],
+      `${MOVED}; INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'B', 'x', 'match')`,
+      'A B',
       /linked to 'x'/,
     ],
-  ])('is refused when %s, and changes nothing', async (_, prepare, [from, to], reason) => {
+  ])('is refused when %s, and changes nothing', async (_, prepare, keys, reason) => {
     const world = await open(rooms(), { synced: ['A', 'C'] });
-    await prepare(world);
+    await world.sql.unsafe(prepare);
+    const [from = '', to = ''] = keys.split(' ');
     const before = await world.recordsOf('rooms');
-    await expect(rename(world, from, to)).rejects.toMatchObject({
-      code: 'usage',
-      message: expect.stringMatching(reason),
-    });
+    const message = expect.stringMatching(reason);
+    await expect(rename(world, from, to)).rejects.toMatchObject({ code: 'usage', message });
     expect(await world.recordsOf('rooms')).toEqual(before);
     expect((await linksOf(world)).filter(({ linked_by }) => linked_by === 'rename')).toEqual([]);
-    expect(await world.sql`SELECT FROM slotsync.object_claims WHERE claimed_by LIKE 'rename%'`).toHaveLength(
-      0,
-    );
+    expect(await claimsOf(world)).toEqual([]);
   });
 });
 
 describe('rename after a run with the new key', () => {
   /** A has become B in the mirror, and a run has made an object for B; of A there is a booking. */
-  async function openWithBoth(changes: Partial<Declaration> = {}): Promise<World> {
+  async function openWithBoth(changes: Partial<Declaration> = {}): Promise<RoomWorld> {
     const world = await open({
       streams: { courses: COURSES, rooms: { ...ROOMS, retire: 'deactivate', ...changes } },
     });
-    await addRooms(world, 'A', 'C');
+    await world.addRooms('A', 'C');
     await world.sql`INSERT INTO courses VALUES ('1', 'One', 'A')`;
     await world.sync();
     await renameRow(world, 'A', 'B');
@@ -227,17 +187,16 @@ describe('rename after a run with the new key', () => {
   }
 
   /** The same, after the changes went at once, as triggers note them: the record of A is as it was. */
-  async function openSeen(changes: Partial<Declaration> = {}): Promise<World> {
+  async function openSeen(changes: Partial<Declaration> = {}): Promise<RoomWorld> {
     const world = await openWithBoth(changes);
     await addChanges(world.state.db, 'rooms', ['B']);
-    await addChanges(world.state.db, 'courses', ['1']);
-    await world.drainInbox();
+    await world.push('courses', '1');
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
     return world;
   }
 
   /** The row of B is room_A at the service, with its course, and of room_B nothing is left but an inactive object. */
-  async function expectFollowed(world: World, id: number | undefined): Promise<void> {
+  async function expectFollowed(world: RoomWorld, id: number | undefined): Promise<void> {
     await world.drainInbox();
     expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Room A' });
@@ -247,9 +206,9 @@ describe('rename after a run with the new key', () => {
       B: { status: 'synced', external_id: 'room_A' },
       '#former room_B': { status: 'retired', external_id: 'room_B', former_key: 'B' },
     });
-    expect(isActive(world, 'room_B')).toBe(false);
+    expect(world.isActive('room_B')).toBe(false);
     expect(await linksOf(world)).toEqual([{ local_key: 'B', external_id: 'room_A', linked_by: 'rename' }]);
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
   }
 
   it.each<Partial<Declaration>>([{ owns: 'fields' }, { owns: 'object' }])(
@@ -263,64 +222,42 @@ describe('rename after a run with the new key', () => {
     },
   );
 
-  const NOT_RETIRED: Partial<Declaration>[] = [{ retire: 'keep' }, { retire: 'deactivate', graceDays: 7 }];
-  it.each<Partial<Declaration>>([{ retire: 'deactivate' }, ...NOT_RETIRED])(
-    'is refused if a sync has read both rows since the new row was accepted: %j',
-    async (changes) => {
-      const world = await open(rooms(changes), { synced: ['A', 'C'] });
-      await addRooms(world, 'B');
-      await world.sync();
-      await world.sync();
-      await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-      await deleteFinishedRuns(world);
+  it.each<Partial<Declaration>>([
+    { retire: 'deactivate' },
+    { retire: 'keep' },
+    { retire: 'deactivate', graceDays: 7 },
+  ])('is refused if a sync has read both rows since the new row was accepted: %j', async (changes) => {
+    const world = await open(rooms(changes), { synced: ['A', 'C'] });
+    await world.addRooms('B');
+    await world.sync();
+    await world.sync();
+    const isRetired = changes.retire === 'deactivate' && changes.graceDays === undefined;
+    // Even if the new row was accepted again.
+    if (isRetired) await world.rename('B', 'accepted again').then(() => world.push('rooms', 'B'));
+    await world.remove('A');
+    const expectRefused = async () => {
+      await world.forgetFinishedRuns();
       const before = await world.recordsOf('rooms');
       await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
       expect(await world.recordsOf('rooms')).toEqual(before);
-    },
-  );
-
-  it.each(NOT_RETIRED)(
-    'is refused if a sync has read both rows, even if a later one found the former gone: %j',
-    async (changes) => {
-      const world = await open(rooms(changes), { synced: ['A', 'C'] });
-      await addRooms(world, 'B');
-      await world.sync();
-      await world.sync();
-      await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-      await world.sync();
-      await deleteFinishedRuns(world);
-      await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
-    },
-  );
-
-  it('is refused if a sync has read both rows, even if the new row was accepted again', async () => {
-    const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
-    await addRooms(world, 'B');
+    };
+    await expectRefused();
+    // Even if a later sync found the former row gone.
+    if (isRetired) return;
     await world.sync();
-    await world.sync();
-    await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'B'`;
-    await addChanges(world.state.db, 'rooms', ['B']);
-    await world.drainInbox();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-    await deleteFinishedRuns(world);
-    await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
+    await expectRefused();
   });
 
   it.each<Partial<Declaration>>([
     { retire: 'keep' },
     { graceDays: 7 },
     { limits: { retire: { count: 0, percent: 0 } } },
+    { unlessReserved: true },
   ])('is possible after any number of runs over both keys: %j', async (changes) => {
     const world = await openWithBoth(changes);
+    if (changes.unlessReserved) world.book('room_A');
     for (let run = 0; run < 3; run++) await world.sync();
-    expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
-  });
-
-  it('is possible after any number of runs while the object is booked', async () => {
-    const world = await openWithBoth();
-    bookObject(world, 'room_A');
-    for (let run = 0; run < 3; run++) await world.sync();
-    expect(isActive(world, 'room_A')).toBe(true);
+    expect(world.isActive('room_A')).toBe(true);
     expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
   });
 
@@ -329,7 +266,7 @@ describe('rename after a run with the new key', () => {
     const { id } = world.sandbox.object('room_A') ?? {};
     await world.sync();
     expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired', B: 'synced' });
-    expect(isActive(world, 'room_A')).toBe(false);
+    expect(world.isActive('room_A')).toBe(false);
     await rename(world, 'A', 'B');
     await expectFollowed(world, id);
   });
@@ -338,29 +275,19 @@ describe('rename after a run with the new key', () => {
     const world = await openSeen({ limits: { retire: { count: 0, percent: 0 } } });
     await rename(world, 'A', 'B');
     expect((await world.sync()).run.status).toBe('held');
-    expect(isActive(world, 'room_B')).toBe(true);
+    expect(world.isActive('room_B')).toBe(true);
 
     const booked = await openSeen();
-    bookObject(booked, 'room_B');
+    booked.book('room_B');
     await rename(booked, 'A', 'B');
     await booked.sync();
-    expect(isActive(booked, 'room_B')).toBe(true);
-    expect((await booked.recordsOf('rooms'))['#former room_B']).toMatchObject({
-      error_code: 'still_reserved',
-    });
+    expect(booked.isActive('room_B')).toBe(true);
+    expect(await booked.recordOf('#former room_B')).toMatchObject({ error_code: 'still_reserved' });
   });
 
-  it('keeps the object of the new key where the stream retires nothing', async () => {
+  it('keeps the object of the new key, and the doubt about it, where the stream retires nothing', async () => {
     const world = await openSeen({ retire: 'keep' });
-    await rename(world, 'A', 'B');
-    await world.drainInbox();
-    expect([isActive(world, 'room_A'), isActive(world, 'room_B')]).toEqual([true, true]);
-    expect((await world.recordsOf('rooms'))['#former room_B']).toMatchObject({ external_id: 'room_B' });
-    await expectNothingToSend(world);
-  });
-
-  it('passes on the doubt about the object of the new key, with the time of its check', async () => {
-    const world = await openSeen();
+    // The doubt about the object passes on, with the time of its check.
     await world.sql`
       UPDATE slotsync.records SET in_doubt = true, check_after = now() + interval '1 hour' WHERE local_key = 'B'`;
     const factsOf = (key: string) => world.sql`
@@ -368,6 +295,11 @@ describe('rename after a run with the new key', () => {
     const before = await factsOf('B');
     await rename(world, 'A', 'B');
     expect(await factsOf('#former room_B')).toEqual(before);
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect([world.isActive('room_A'), world.isActive('room_B')]).toEqual([true, true]);
+    expect(await world.recordOf('#former room_B')).toMatchObject({ external_id: 'room_B' });
+    await world.expectNothingToSend();
   });
 
   it('is refused after a batch of the new key was killed, until a run has settled its write', async () => {
@@ -377,8 +309,7 @@ describe('rename after a run with the new key', () => {
     const { binding } = world.destination;
     await claimRecords(world.state.db, { ...claim, keys: ['B'], runId: 1, binding });
     await expect(rename(world, 'A', 'B')).rejects.toThrow(/'B' may have been sent, and its answer was lost/);
-    await addChanges(world.state.db, 'rooms', ['B']);
-    await world.drainInbox();
+    await world.push('rooms', 'B');
     await rename(world, 'A', 'B');
     await world.passLateWrites();
     await world.sync();
@@ -393,8 +324,7 @@ describe('rename after a run with the new key', () => {
     for (const isSeen of [false, true]) {
       await renameRow(world, 'B', 'A');
       await world.sql`UPDATE courses SET room = 'A'`;
-      if (isSeen) await addChanges(world.state.db, 'rooms', ['A']);
-      await world.drainInbox();
+      if (isSeen) await world.push('rooms', 'A');
       await rename(world, 'B', 'A');
       await world.drainInbox();
       await world.sync();
@@ -404,8 +334,8 @@ describe('rename after a run with the new key', () => {
       });
       expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
       expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
-      expect(isActive(world, 'room_B')).toBe(false);
-      await expectNothingToSend(world);
+      expect(world.isActive('room_B')).toBe(false);
+      await world.expectNothingToSend();
       await renameRow(world, 'A', 'B');
       await world.sql`UPDATE courses SET room = 'B'`;
       await rename(world, 'A', 'B');
@@ -418,33 +348,17 @@ describe('rename after a run with the new key', () => {
     await rename(world, 'A', 'B');
     await world.drainInbox();
     await world.sync();
-    expect(isActive(world, 'room_B')).toBe(false);
+    expect(world.isActive('room_B')).toBe(false);
     await rename(world, '#former room_B', 'B');
     await world.drainInbox();
     await world.sync();
-    expect([isActive(world, 'room_A'), isActive(world, 'room_B')]).toEqual([false, true]);
+    expect([world.isActive('room_A'), world.isActive('room_B')]).toEqual([false, true]);
     expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_B' });
     expect(await linksOf(world)).toEqual([]);
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
   });
 
-  it.each(['changes', 'sync'])('may come between the plan and the batches of a run: %s', async (kind) => {
-    const world = await openWithBoth();
-    const { id } = world.sandbox.object('room_A') ?? {};
-    const { runId, queue } =
-      kind === 'sync' ? await world.plan() : await world.planChanges('rooms', 'A', 'B');
-    await rename(world, 'A', 'B');
-    await world.finish(runId, queue);
-    await world.drainInbox();
-    await world.sync();
-    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced', C: 'synced' });
-    expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
-    expect(world.sandbox.object('room_B')).toBeUndefined();
-    expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
-    await expectNothingToSend(world);
-  });
-
-  it('is refused when a batch has taken the object over meanwhile, and changes nothing', async () => {
+  it('is refused when a batch writes either object, even one taken over meanwhile, and changes nothing', async () => {
     const world = await openSeen();
     const before = await world.recordsOf('rooms');
     const { mirror, ...deps } = world.deps();
@@ -458,30 +372,22 @@ describe('rename after a run with the new key', () => {
     };
     const renamed = renameKey({ ...deps, mirror: slow }, world.stream('rooms'), { from: 'A', to: 'B' });
     await expect(renamed).rejects.toThrow(/a batch is writing/);
-    expect(await world.recordsOf('rooms')).toEqual(before);
-  });
-
-  it('is refused while a batch writes the object of the new key, and changes nothing', async () => {
-    const world = await openSeen();
+    await world.sql`DELETE FROM slotsync.object_claims`;
     await claimObjects(world.state.db, { token: 't', seconds: 60 }, ['room_B']);
-    const before = await world.recordsOf('rooms');
     await expect(rename(world, 'A', 'B')).rejects.toThrow(/a batch is writing/);
     expect(await world.recordsOf('rooms')).toEqual(before);
-    expect(await world.sql`SELECT FROM slotsync.object_claims WHERE claimed_by LIKE 'rename%'`).toHaveLength(
-      0,
-    );
+    expect(await claimsOf(world)).toEqual([]);
   });
 });
 
 describe('a gone and a new row with the same values, in plan', () => {
-  const renamedIn = async (world: World) =>
-    (await previewStream(world.deps(), world.stream('rooms'))).renamed;
+  const renamedIn = async (world: RoomWorld) => (await world.preview()).renamed;
 
   it('are offered for a rename, even if fields and references contain the key', async () => {
     const fields = { 'room.name': 'name', 'room.seats': (row: Row) => `${row.code}: ${row.seats ?? 0}` };
     const world = await open(rooms({ retire: 'deactivate', fields }), { synced: ['A', 'C'] });
     await renameRow(world, 'A', 'B');
-    await addRooms(world, 'D');
+    await world.addRooms('D');
     expect(await renamedIn(world)).toEqual([{ from: 'A', to: 'B' }]);
     await rename(world, 'A', 'B');
     expect(await renamedIn(world)).toEqual([]);
@@ -499,42 +405,31 @@ describe('a gone and a new row with the same values, in plan', () => {
     expect(await renamedIn(world)).toEqual([{ from: 'N\\|1|7', to: 'N\\|1|8' }]);
   });
 
-  it.each<[string, (world: World) => Promise<unknown>]>([
-    ['the values differ', (world) => world.sql`UPDATE rooms SET code = 'B', seats = 5 WHERE code = 'A'`],
-    ['nothing is gone', (world) => world.sql`INSERT INTO rooms (code, name) VALUES ('B', 'Room A')`],
-    [
-      'two new rows are possible',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await world.sql`INSERT INTO rooms (code, name) VALUES ('D', 'Room A')`;
-      },
-    ],
+  it.each([
+    ['the values differ', '', `UPDATE rooms SET code = 'B', seats = 5 WHERE code = 'A'`],
+    ['nothing is gone', '', `INSERT INTO rooms (code, name) VALUES ('B', 'Room A')`],
+    ['two new rows are possible', '', `${MOVED}; INSERT INTO rooms (code, name) VALUES ('D', 'Room A')`],
     [
       'two rows that are gone are possible',
-      async (world) => {
-        await world.sql`UPDATE rooms SET name = 'Room A'`;
-        await world.sync();
-        await renameRow(world, 'A', 'B');
-        await world.sql`DELETE FROM rooms WHERE code = 'C'`;
-      },
+      `UPDATE rooms SET name = 'Room A'`,
+      `${MOVED}; DELETE FROM rooms WHERE code = 'C'`,
     ],
     [
       'there are many of them',
-      async (world) => {
-        await addRooms(world, ...codes(20));
-        await world.sync();
-        await world.sql`UPDATE rooms SET code = 'n' || code`;
-      },
+      `INSERT INTO rooms (code, name) SELECT i, 'Room ' || i FROM generate_series(1, 20) AS i`,
+      `UPDATE rooms SET code = 'n' || code`,
     ],
-  ])('are not offered where %s', async (_, prepare) => {
+  ])('are not offered where %s', async (_, before, change) => {
     const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
-    await prepare(world);
+    await world.sql.unsafe(before);
+    await world.sync();
+    await world.sql.unsafe(change);
     expect(await renamedIn(world)).toEqual([]);
   });
 });
 
 describe('a gone and a new row with the same values, in failures', () => {
-  const offersOf = async (world: World) => {
+  const offersOf = async (world: RoomWorld) => {
     const facts = await readFailuresFacts(world.state.db, {}, {});
     const { lead = [] } = failuresDocument(facts, { most: 10, now: new Date() });
     return lead.filter((text) => plain(text, 'UTC').includes('rename'));
@@ -543,7 +438,7 @@ describe('a gone and a new row with the same values, in failures', () => {
     "rooms 'A' was deleted, and 'B' is new with the same values. To keep the object and its bookings: slotsync rename rooms A B";
 
   /** A has become B, and what plans it has ended. */
-  async function openRenamed(changes: Partial<Declaration>, isSynced = true): Promise<World> {
+  async function openRenamed(changes: Partial<Declaration>, isSynced = true): Promise<RoomWorld> {
     const world = await open(rooms({ retire: 'deactivate', ...changes }), { synced: ['A', 'C'] });
     expect(await offersOf(world)).toEqual([]);
     await renameRow(world, 'A', 'B');
@@ -582,13 +477,12 @@ describe('a gone and a new row with the same values, in failures', () => {
     await rename(world, 'A', 'B');
     expect(await offersOf(world)).toEqual([]);
     await world.sync();
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
     expect(await offersOf(world)).toEqual([]);
   });
 
-  it.each<[string, (world: World) => Promise<unknown>]>([
-    ['the former row is back', (world) => addRooms(world, 'A')],
-    ['the new row is gone, too', (world) => world.sql`DELETE FROM rooms WHERE code = 'B'`],
+  it.each<[string, (world: RoomWorld) => Promise<unknown>]>([
+    ['the new row is gone, too', (world) => world.remove('B')],
     [
       'nobody has renamed for a month',
       (world) =>
@@ -601,11 +495,12 @@ describe('a gone and a new row with the same values, in failures', () => {
     expect(await offersOf(world)).toEqual([]);
   });
 
-  it('are not offered when the former row came back and went again', async () => {
+  it('are not offered when the former row came back, nor when it went again', async () => {
     const world = await openRenamed({});
-    await addRooms(world, 'A');
+    await world.addRooms('A');
     await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    expect(await offersOf(world)).toEqual([]);
+    await world.remove('A');
     await world.sync();
     expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
     expect(await offersOf(world)).toEqual([]);
