@@ -36,7 +36,6 @@ const LONGEST = [
   'e2e/pgbouncer',
   'integration/retire-booked',
   'e2e/examples',
-  'integration/order-of-writes',
   'e2e/nightly',
 ];
 
