@@ -3,16 +3,14 @@
 // operator asks.
 import { describe, expect, it } from 'vitest';
 import { countFormerObjects, listFormerObjects } from '../../src/state/records/read/owners.js';
-import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
-import { COURSES } from '../support/campus.js';
-import { expectNothingToSend, keepRoomWorlds, rooms, bookObject } from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { retireFormer } from '../../src/state/records/retry-records.js';
+import { COURSES, keepRooms, rooms, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const BY_NUMBER = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 
 /** Opens a world with one room, accepted as room_1. */
-async function openWithRoom(): Promise<World> {
+async function openWithRoom(): Promise<RoomWorld> {
   const world = await open(BY_NUMBER);
   await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
   await world.sync();
@@ -20,75 +18,66 @@ async function openWithRoom(): Promise<World> {
 }
 
 /** Opens the same world after its row got the number 2 and a sync has given its record up. */
-async function openRenumbered(): Promise<World> {
+async function openRenumbered(): Promise<RoomWorld> {
   const world = await openWithRoom();
   await setNumber(world, 'A', '2');
   await world.sync();
   return world;
 }
 
-const setNumber = (world: World, code: string, number: string) =>
+const setNumber = (world: RoomWorld, code: string, number: string) =>
   world.sql`UPDATE rooms SET number = ${number} WHERE code = ${code}`;
-const retryA = (world: World) => retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
-const retireFormerA = (world: World) =>
+const retireFormerA = (world: RoomWorld) =>
   retireFormer(world.state.db, { streams: ['rooms'], stream: 'rooms', keys: ['A'] });
-const activeObjects = (world: World) =>
-  world.sandbox.objects().flatMap(({ extId, active }) => (active ? [extId] : []));
-const formerOf = async (world: World) =>
+const formerOf = async (world: RoomWorld) =>
   (await listFormerObjects(world.state.db, 'rooms', ['A'])).map(({ externalId }) => externalId);
-const recordOf = async (world: World, key = 'A') => (await world.recordsOf('rooms'))[key];
 
 describe('a former object', () => {
   it('belongs to its record until the retry, and to a record of its own afterwards', async () => {
     const world = await openWithRoom();
-    expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_1' });
-    const accepted = (await recordOf(world))?.object_hash;
+    expect(await world.recordOf('A')).toMatchObject({ status: 'synced', external_id: 'room_1' });
+    const accepted = (await world.recordOf('A'))?.object_hash;
     await setNumber(world, 'A', '2');
     await world.sync();
-    expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1' });
+    expect(await world.recordOf('A')).toMatchObject({ status: 'dead', external_id: 'room_1' });
     expect(await formerOf(world)).toEqual([]);
-    await retryA(world);
-    const kept = {
-      external_id: 'room_1',
-      former_key: 'A',
-      object_hash: accepted,
-      destination_id: expect.anything(),
-    };
+    await world.retry('A');
+    const facts = { object_hash: accepted, destination_id: expect.anything() };
+    const kept = { external_id: 'room_1', former_key: 'A', ...facts };
     expect(await world.recordsOf('rooms')).toMatchObject({
       A: { status: 'failed', external_id: null, object_hash: null },
       '#former room_1': kept,
     });
     await world.sync();
-    await world.sql`UPDATE rooms SET name = 'b'`;
+    await world.renameAll('b');
     await world.sync();
     expect(await world.recordsOf('rooms')).toMatchObject({
       A: { status: 'synced', external_id: 'room_2' },
       '#former room_1': kept,
     });
-    expect(activeObjects(world)).toEqual(['room_1', 'room_2']);
+    expect(world.activeIds()).toEqual(['room_1', 'room_2']);
     expect(await countFormerObjects(world.state.db)).toBe(1);
   });
 
-  it.each([
-    ['before the retry', false],
-    ['after the retry', true],
-  ])('is no former object any more when the row has its external id again, %s', async (_, isRetried) => {
-    const world = await openRenumbered();
-    if (isRetried) await retryA(world);
-    await setNumber(world, 'A', '1');
+  it('is no former object any more when the row has its external id again', async () => {
+    const world = await openWithRoom();
+    const expectFirst = async (former: string[]) => {
+      await setNumber(world, 'A', '1');
+      await world.sync();
+      expect(await world.recordOf('A')).toMatchObject({ status: 'synced', external_id: 'room_1' });
+      expect(await formerOf(world)).toEqual(former);
+    };
+    const renumber = async () => [await setNumber(world, 'A', '2'), await world.sync()];
+    await renumber();
+    await expectFirst([]);
+    await renumber();
+    await world.retry('A');
+    await expectFirst([]);
+    // Once the new object is made, that one is the former object.
+    await renumber();
+    await world.retry();
     await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_1' } });
-    expect(await formerOf(world)).toEqual([]);
-  });
-
-  it('is taken back by its row from the new object, which becomes the former one', async () => {
-    const world = await openRenumbered();
-    await retryRecords(world.state.db, { keys: [] });
-    await world.sync();
-    await setNumber(world, 'A', '1');
-    await world.sync();
-    expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_1' });
-    expect(await formerOf(world)).toEqual(['room_2']);
+    await expectFirst(['room_2']);
   });
 
   it.each([
@@ -100,21 +89,21 @@ describe('a former object', () => {
     await setNumber(world, 'A', '2');
     await world.sync();
     if (isAccepted) {
-      await retryA(world);
+      await world.retry('A');
       await world.sync();
-      expect(activeObjects(world)).toEqual(['room_1', 'room_7', 'room_2']);
+      expect(world.activeIds()).toEqual(['room_1', 'room_7', 'room_2']);
     }
     expect(await retireFormerA(world)).toEqual([{ stream: 'rooms', localKey: 'A', externalIds: ['room_1'] }]);
     expect(await retireFormerA(world)).toEqual([]);
     const { run } = await world.sync();
     expect(run.plan['rooms']).toMatchObject({ retire: 1 });
-    expect(activeObjects(world).toSorted()).toEqual(['room_2', 'room_7']);
+    expect(world.activeIds().toSorted()).toEqual(['room_2', 'room_7']);
     expect(await world.recordsOf('rooms')).toMatchObject({
       A: { status: 'synced', external_id: 'room_2' },
       B: { status: 'synced' },
       '#former room_1': { status: 'retired', external_id: 'room_1' },
     });
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
   });
 
   it('is retired again when its record took it back and left it once more', async () => {
@@ -124,24 +113,9 @@ describe('a former object', () => {
       await world.sync();
       await retireFormerA(world);
       await world.sync();
-      expect(activeObjects(world)).toEqual([`room_${number}`]);
+      expect(world.activeIds()).toEqual([`room_${number}`]);
     }
-    expect(await world.statusesOf('rooms')).toEqual({
-      A: 'synced',
-      '#former room_1': 'retired',
-    });
-  });
-
-  it('is not retired before its bookings are over', async () => {
-    const world = await openRenumbered();
-    await retireFormerA(world);
-    bookObject(world, 'room_1');
-    await world.sync();
-    expect(await recordOf(world, '#former room_1')).toMatchObject({
-      status: 'deferred',
-      error_code: 'still_reserved',
-    });
-    expect(activeObjects(world).toSorted()).toEqual(['room_1', 'room_2']);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', '#former room_1': 'retired' });
   });
 
   it('counts towards the limit of deactivations, and many are held', async () => {
@@ -156,38 +130,23 @@ describe('a former object', () => {
       status: 'held',
       holds: { rooms: { retire: { count: 20, reason: 'limit' } } },
     });
-    expect(activeObjects(world)).toHaveLength(40);
+    expect(world.activeIds()).toHaveLength(40);
     await world.approve(run.id);
-    expect(activeObjects(world)).toHaveLength(20);
-    expect(activeObjects(world).every((extId) => extId.startsWith('room_new'))).toBe(true);
+    expect(world.activeIds()).toHaveLength(20);
+    expect(world.activeIds().every((extId) => extId.startsWith('room_new'))).toBe(true);
   });
 
   it('is kept for each of two changes in a row, and an operator may retire both', async () => {
     const world = await openRenumbered();
-    await retryA(world);
+    await world.retry('A');
     await world.sync();
     await setNumber(world, 'A', '3');
     await world.sync();
-    expect(await recordOf(world)).toMatchObject({ external_id: 'room_2', status: 'dead' });
+    expect(await world.recordOf('A')).toMatchObject({ external_id: 'room_2', status: 'dead' });
     expect(await formerOf(world)).toEqual(['room_1']);
     expect(await retireFormerA(world)).toMatchObject([{ externalIds: ['room_1', 'room_2'] }]);
     await world.sync();
-    expect(activeObjects(world)).toEqual(['room_3']);
-  });
-
-  it('takes the pending check of its record with it', async () => {
-    const world = await openRenumbered();
-    const [{ at } = {}] = await world.sql`
-      UPDATE slotsync.records SET check_after = now() + interval '1 minute', in_doubt = true
-      RETURNING check_after::text AS at`;
-    await retireFormerA(world);
-    expect(
-      await world.sql`
-      SELECT local_key, check_after::text AS at, in_doubt FROM slotsync.records ORDER BY local_key`,
-    ).toEqual([
-      { local_key: '#former room_1', at, in_doubt: true },
-      { local_key: 'A', at: null, in_doubt: false },
-    ]);
+    expect(world.activeIds()).toEqual(['room_3']);
   });
 
   it('is left alone while a batch has claimed its record, and by a request for another stream', async () => {
@@ -195,34 +154,45 @@ describe('a former object', () => {
     expect(await retireFormer(world.state.db, { streams: ['halls'], keys: [] })).toEqual([]);
     await world.sql`UPDATE slotsync.records SET claimed_by = 'b', claimed_until = now() + interval '1 minute'`;
     expect(await retireFormerA(world)).toEqual([]);
-    expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1' });
+    expect(await world.recordOf('A')).toMatchObject({ status: 'dead', external_id: 'room_1' });
+    // Afterwards it takes the pending check of its record with it.
+    const [{ at } = {}] = await world.sql`
+      UPDATE slotsync.records SET check_after = now() + interval '1 minute', in_doubt = true, claimed_by = NULL,
+        claimed_until = NULL RETURNING check_after::text AS at`;
+    await retireFormerA(world);
+    const checks = await world.sql`
+      SELECT local_key, check_after::text AS at, in_doubt FROM slotsync.records ORDER BY local_key`;
+    expect(checks).toEqual([
+      { local_key: '#former room_1', at, in_doubt: true },
+      { local_key: 'A', at: null, in_doubt: false },
+    ]);
   });
 
   it('stays known when its record has neither a row nor an object of its own', async () => {
     const world = await openRenumbered();
-    await retryA(world);
+    await world.retry('A');
     await world.sql`DELETE FROM rooms`;
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '7')`;
     await world.sync();
     expect(await countFormerObjects(world.state.db)).toBe(1);
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
     await retireFormer(world.state.db, { streams: ['rooms'], keys: [] });
     await world.sync();
-    expect(activeObjects(world)).toEqual(['room_7']);
+    expect(world.activeIds()).toEqual(['room_7']);
   });
 
   it('stays known when another row has taken over the object of its record', async () => {
     const world = await openRenumbered();
-    await retryA(world);
+    await world.retry('A');
     await world.sync();
     await world.sql`UPDATE rooms SET code = 'B'`;
     await world.sync();
     await world.sync();
-    expect(await recordOf(world, 'B')).toMatchObject({ status: 'synced', external_id: 'room_2' });
+    expect(await world.recordOf('B')).toMatchObject({ status: 'synced', external_id: 'room_2' });
     expect(await countFormerObjects(world.state.db)).toBe(1);
     await retireFormer(world.state.db, { streams: ['rooms'], keys: [] });
     await world.sync();
-    expect(activeObjects(world)).toEqual(['room_2']);
+    expect(world.activeIds()).toEqual(['room_2']);
   });
 
   it('is not retired when another row has taken it over', async () => {
@@ -231,14 +201,14 @@ describe('a former object', () => {
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '1')`;
     await world.sync();
     await world.sync();
-    expect(activeObjects(world).toSorted()).toEqual(['room_1', 'room_2']);
-    expect(await recordOf(world, 'B')).toMatchObject({ status: 'synced', external_id: 'room_1' });
-    expect(await recordOf(world, '#former room_1')).toBeUndefined();
-    await expectNothingToSend(world);
+    expect(world.activeIds().toSorted()).toEqual(['room_1', 'room_2']);
+    expect(await world.recordOf('B')).toMatchObject({ status: 'synced', external_id: 'room_1' });
+    expect(await world.recordOf('#former room_1')).toBeUndefined();
+    await world.expectNothingToSend();
   });
 
   it.each([
-    ['by a retry', retryA],
+    ['by a retry', (world: RoomWorld) => world.retry('A')],
     ['by its deactivation', retireFormerA],
   ])('has the referring records sent again with the new object when it is released %s', async (_, letGo) => {
     const world = await open({ streams: { ...BY_NUMBER.streams, courses: COURSES } });

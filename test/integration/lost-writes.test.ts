@@ -2,27 +2,15 @@
 // A write whose answer was lost, or whose process died, may land after all later writes. It is followed up, whatever became of
 // its record meanwhile.
 import { describe, expect, it } from 'vitest';
-import {
-  dieWhileWriting,
-  insert,
-  isActive,
-  keepPlaceWorlds,
-  loseAnswer,
-  nameOf,
-  planOlder,
-  rename,
-  replace,
-} from '../support/place-worlds.js';
-import type { World } from '../support/world.js';
+import { keepPlaces, type PlaceWorld } from '../support/steps.js';
 
-const open = keepPlaceWorlds();
+const open = keepPlaces();
 
 /** Lets the process die during the write of row 1, writes row 1 or its successor, and then lets the first write land. */
-async function outlive(world: World, change: () => Promise<string[]>): Promise<void> {
-  const end = await dieWhileWriting(world, await planOlder(world));
+async function outlive(world: PlaceWorld, change: () => Promise<string[]>): Promise<void> {
+  const end = await world.dieWhileWriting(await world.planOlder());
   const keys = await change();
-  const changes = await world.planChanges('places', ...keys);
-  await world.finish(changes.runId, changes.queue);
+  await world.send('places', ...keys);
   await end();
   world.sandbox.releaseLate();
 }
@@ -37,45 +25,27 @@ describe.each(RULES)('a lost write of a process that died (write: %s)', (write) 
   ])('does not stay over a newer write for its key (external id from %s)', async (_, externalId, extId) => {
     const world = await open({ externalId, write });
     await outlive(world, async () => {
-      await rename(world, 1, 'newer');
+      await world.rename(1, 'newer');
       return ['1'];
     });
-    expect(nameOf(world, extId)).toBe('older');
+    expect(world.nameOf(extId)).toBe('older');
     await world.passLateWrites();
     await world.drainInbox();
-    expect(nameOf(world, extId)).toBe('newer');
+    expect(world.nameOf(extId)).toBe('newer');
     expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
   });
 
   it('does not stay over a newer write for another key, without a sync', async () => {
     const world = await open({ write });
     await outlive(world, async () => {
-      await replace(world, 'A', 2, 'newer');
+      await world.replace('A', 2, 'newer');
       return ['2'];
     });
-    expect(nameOf(world, 'y_A')).toBe('older');
+    expect(world.nameOf('y_A')).toBe('older');
     await world.passLateWrites();
     await world.drainInbox();
-    expect(nameOf(world, 'y_A')).toBe('newer');
+    expect(world.nameOf('y_A')).toBe('newer');
     expect(await world.recordsOf('places')).toMatchObject({ 2: { status: 'synced', in_doubt: false } });
-  });
-});
-
-describe.each(RULES)('a lost write that the service carried out (write: %s)', (write) => {
-  it('is replaced by the row as it was before, after an answer of 500', async () => {
-    const world = await open({ externalId: 'y_{id}', write });
-    await insert(world, 1, 'A', 'first');
-    await world.sync();
-    await rename(world, 1, 'second');
-    const { runId, queue } = await world.plan();
-    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'status', status: 500 });
-    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'service_failed' });
-    // It failed after it had stored the object.
-    world.sandbox.changeObject('y_1', { fields: [{ fieldId: 'place.name', values: ['second'] }] });
-    await rename(world, 1, 'first');
-    await world.finish(runId, queue);
-    await world.sync();
-    expect(nameOf(world, 'y_1')).toBe('first');
   });
 });
 
@@ -87,21 +57,21 @@ describe('a lost create that lands after its row has gone', () => {
     'is retired then, although no object was there before (external id from %s)',
     async (_, externalId, extId) => {
       const world = await open({ externalId });
-      await insert(world, 9, 'Z', 'other');
+      await world.insert(9, 'Z', 'other');
       await world.sync();
-      await insert(world, 1, 'A', 'first');
+      await world.insert(1, 'A', 'first');
       const { runId, queue } = await world.plan();
-      await loseAnswer(world, { queue });
+      await world.loseAnswer({ queue });
       await world.sql`DELETE FROM places WHERE id = 1`;
       await world.finish(runId, queue);
       await world.sync();
       expect(world.sandbox.object(extId)).toBeUndefined();
       world.sandbox.releaseLate();
-      expect(isActive(world, extId)).toBe(true);
+      expect(world.isActive(extId)).toBe(true);
       await world.passLateWrites();
       await world.drainInbox();
       await world.sync();
-      expect(isActive(world, extId)).toBe(false);
+      expect(world.isActive(extId)).toBe(false);
     },
   );
 });
@@ -109,9 +79,9 @@ describe('a lost create that lands after its row has gone', () => {
 describe('a lost write whose repetition is refused', () => {
   it('is followed up when it can no longer land, not when its refusal is checked again', async () => {
     const world = await open({ externalId: 'y_{id}' });
-    await insert(world, 1, 'A', 'first');
+    await world.insert(1, 'A', 'first');
     await world.sync();
-    await rename(world, 1, 'second');
+    await world.rename(1, 'second');
     const deps = world.deps();
     // Ten minutes and a half: longer than a refusal waits for its second look.
     const destination = { ...deps.destination, lateWriteMs: 630_000 };
@@ -120,7 +90,7 @@ describe('a lost write whose repetition is refused', () => {
     await expect(world.apply(queue[0] ?? 0, undefined, { ...deps, destination })).rejects.toMatchObject({
       code: 'answer_lost',
     });
-    world.sandbox.refuseObject('y_1', { status: 400, message: 'no' });
+    world.refuse('y_1');
     await world.apply(queue[0] ?? 0, undefined, { ...deps, destination });
     expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'failed', in_doubt: true } });
     expect(

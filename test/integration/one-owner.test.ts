@@ -3,76 +3,53 @@
 // changes hands, a change is undone, a parent is forgotten, or the object is renamed at the service.
 import { describe, expect, it } from 'vitest';
 import type { Mirror } from '../../src/mirror/mirror.js';
-import { retryRecords } from '../../src/state/records/retry-records.js';
 import { findRecordByName } from '../../src/sync/operator/explain.js';
-import { verify } from '../../src/sync/verify/verify.js';
-import {
-  activeObjects,
-  cancelRuns,
-  comeToRest,
-  DESKS,
-  expectOneOwner,
-  HALLS,
-  insert,
-  isActive,
-  keepPlaceWorlds,
-  loseAnswer,
-  nameOf,
-  rename,
-  syncPlaces,
-  replace,
-  setCode,
-  takeOver,
-} from '../support/place-worlds.js';
-import type { World } from '../support/world.js';
+import { cancelRuns } from '../support/place-worlds.js';
+import { DESKS, HALLS, keepPlaces, type PlaceWorld } from '../support/steps.js';
 
-const open = keepPlaceWorlds();
-
-const retry = (world: World, key: string) => retryRecords(world.state.db, { stream: 'places', keys: [key] });
-const recordOf = async (world: World, key: string, stream = 'places') => (await world.recordsOf(stream))[key];
+const open = keepPlaces();
 
 describe('a late write over an object that another record owns now', () => {
   /** Row 1 becomes v2, and its write loses the answer; meanwhile row 2 takes its object over and is accepted. */
-  async function loseWriteAndObject(world: World): Promise<void> {
-    await syncPlaces(world, [1, 'A', 'v1']);
-    await rename(world, 1, 'v2');
+  async function loseWriteAndObject(world: PlaceWorld): Promise<void> {
+    await world.syncPlaces([1, 'A', 'v1']);
+    await world.rename(1, 'v2');
     const { runId, queue } = await world.plan();
     world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
     await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
-    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
+    await world.takeOver({ id: 1, code: 'C' }, 2, 'newest');
     await world.finish(runId, queue);
-    const changes = await world.planChanges('places', '1', '2');
-    await world.finish(changes.runId, changes.queue);
-    expect(nameOf(world, 'y_A')).toBe('newest');
+    await world.send('places', '1', '2');
+    expect(world.nameOf('y_A')).toBe('newest');
   }
 
   it('does not stay, because the object is read again for its owner', async () => {
     const world = await open();
     await loseWriteAndObject(world);
     world.sandbox.releaseLate();
-    expect(nameOf(world, 'y_A')).toBe('v2');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_A')).toBe('newest');
-    await expectOneOwner(world);
+    expect(world.nameOf('y_A')).toBe('v2');
+    await world.comeToRest();
+    expect(world.nameOf('y_A')).toBe('newest');
+    await world.expectOneOwner();
   });
 
   it('does not stay after a retry of the record that had sent it', async () => {
     const world = await open();
     await loseWriteAndObject(world);
-    await retry(world, '1');
+    await world.retry('1');
     await world.sync();
     world.sandbox.releaseLate();
-    await comeToRest(world);
-    expect([nameOf(world, 'y_A'), nameOf(world, 'y_C')]).toEqual(['newest', 'v2']);
-    await expectOneOwner(world);
+    await world.comeToRest();
+    expect([world.nameOf('y_A'), world.nameOf('y_C')]).toEqual(['newest', 'v2']);
+    await world.expectOneOwner();
   });
 
   it('does not stay when the claim of the next owner was lost while both changed their codes', async () => {
     const world = await open();
-    await syncPlaces(world, [1, 'A', 'v1'], [2, 'B', 'other']);
-    await rename(world, 1, 'v2');
+    await world.syncPlaces([1, 'A', 'v1'], [2, 'B', 'other']);
+    await world.rename(1, 'v2');
     const lost = await world.plan();
-    await loseAnswer(world, lost);
+    await world.loseAnswer(lost);
     await cancelRuns(world);
     await world.sql`UPDATE places SET (code, name) = (CASE id WHEN 1 THEN 'C' ELSE 'A' END, 'newest')`;
     const { runId, queue } = await world.planBatches('places', [['1', '2']]);
@@ -91,98 +68,94 @@ describe('a late write over an object that another record owns now', () => {
     });
     await claimRow2(null);
     await world.finish(runId, queue);
-    expect(nameOf(world, 'y_A')).toBe('newest');
+    expect(world.nameOf('y_A')).toBe('newest');
     world.sandbox.releaseLate();
-    expect(nameOf(world, 'y_A')).toBe('v2');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_A')).toBe('newest');
-    await expectOneOwner(world);
+    expect(world.nameOf('y_A')).toBe('v2');
+    await world.comeToRest();
+    expect(world.nameOf('y_A')).toBe('newest');
+    await world.expectOneOwner();
   });
 });
 
 describe('a change of owner that is undone', () => {
   /** Row 1 has C by mistake, and row 2 has A. */
-  async function giveAway(world: World): Promise<void> {
-    await syncPlaces(world, [1, 'A', 'v1'], [9, 'Z', 'other']);
-    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_A')).toBe('newest');
+  async function giveAway(world: PlaceWorld): Promise<void> {
+    await world.syncPlaces([1, 'A', 'v1'], [9, 'Z', 'other']);
+    await world.takeOver({ id: 1, code: 'C' }, 2, 'newest');
+    await world.comeToRest();
+    expect(world.nameOf('y_A')).toBe('newest');
   }
 
-  it('has the first row sent again when the second row goes', async () => {
+  it('has the first row sent again, before or after the object was retired for the second row', async () => {
     const world = await open();
-    await giveAway(world);
-    await world.sql.begin(async (sql) => {
-      await sql`DELETE FROM places WHERE id = 2`;
-      await sql`UPDATE places SET code = 'A' WHERE id = 1`;
-    });
-    await comeToRest(world);
-    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['v1', true]);
-    await expectOneOwner(world);
-  });
-
-  it('has the first row sent again after the object was retired for the second row', async () => {
-    const world = await open();
-    await giveAway(world);
-    await world.sql`DELETE FROM places WHERE id = 2`;
-    await world.sync();
-    expect(isActive(world, 'y_A')).toBe(false);
-    await setCode(world, 1, 'A');
-    await comeToRest(world);
-    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['v1', true]);
-    await expectOneOwner(world);
+    for (const isRetired of [false, true]) {
+      await giveAway(world);
+      await world.sql.begin(async (sql) => {
+        await sql`DELETE FROM places WHERE id = 2`;
+        if (!isRetired) await sql`UPDATE places SET code = 'A' WHERE id = 1`;
+      });
+      if (isRetired) {
+        await world.sync();
+        expect(world.isActive('y_A')).toBe(false);
+        await world.setCode(1, 'A');
+      }
+      await world.comeToRest();
+      expect([world.nameOf('y_A'), world.isActive('y_A')]).toEqual(['v1', true]);
+      await world.expectOneOwner();
+      await world.sql`DELETE FROM places`;
+    }
   });
 
   it('has the first row sent again after a retry in a stream that retires nothing', async () => {
     const world = await open({ retire: 'keep' });
     await giveAway(world);
     await world.sql`DELETE FROM places WHERE id = 2`;
-    await setCode(world, 1, 'A');
-    await retry(world, '1');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_A')).toBe('v1');
-    await expectOneOwner(world);
+    await world.setCode(1, 'A');
+    await world.retry('1');
+    await world.comeToRest();
+    expect(world.nameOf('y_A')).toBe('v1');
+    await world.expectOneOwner();
   });
 
   it('has the first row sent again although it was synced under another code', async () => {
     const world = await open();
     await giveAway(world);
-    await retry(world, '1');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_C')).toBe('v1');
-    await replace(world, 'A', 3, 'third');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_A')).toBe('third');
+    await world.retry('1');
+    await world.comeToRest();
+    expect(world.nameOf('y_C')).toBe('v1');
+    await world.replace('A', 3, 'third');
+    await world.comeToRest();
+    expect(world.nameOf('y_A')).toBe('third');
     await world.sql.begin(async (sql) => {
       await sql`DELETE FROM places WHERE id = 3`;
       await sql`UPDATE places SET code = 'A' WHERE id = 1`;
     });
-    await comeToRest(world);
-    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['v1', true]);
-    await expectOneOwner(world);
+    await world.comeToRest();
+    expect([world.nameOf('y_A'), world.isActive('y_A')]).toEqual(['v1', true]);
+    await world.expectOneOwner();
   });
 
   it('has the row sent again that comes back from a stream that has retired the object', async () => {
     const world = await open({}, { halls: HALLS });
-    await insert(world, 1, 'A', 'v1');
-    await insert(world, 9, 'Z', 'other');
-    await insert(world, 9, 'Y', 'other', 'halls');
+    await world.insert(1, 'A', 'v1');
+    await world.insert(9, 'Z', 'other');
+    await world.insert(9, 'Y', 'other', 'halls');
     await world.sync();
-    await replace(world, 'A', 1, 'hall', 'halls');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_A')).toBe('hall');
+    await world.replace('A', 1, 'hall', 'halls');
+    await world.comeToRest();
+    expect(world.nameOf('y_A')).toBe('hall');
     await world.sql`DELETE FROM halls WHERE id = 1`;
     await world.sync();
-    expect(isActive(world, 'y_A')).toBe(false);
-    await insert(world, 1, 'A', 'v1');
-    await comeToRest(world);
-    await expectOneOwner(world);
+    expect(world.isActive('y_A')).toBe(false);
+    await world.insert(1, 'A', 'v1');
+    await world.comeToRest();
+    await world.expectOneOwner();
   });
 
   it('has no object made for the code that the first row had before, when it is undone during the batch', async () => {
     const world = await open();
-    await syncPlaces(world, [1, 'A', 'v1'], [9, 'Z', 'other']);
-    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
+    await world.syncPlaces([1, 'A', 'v1'], [9, 'Z', 'other']);
+    await world.takeOver({ id: 1, code: 'C' }, 2, 'newest');
     const { runId, queue } = await world.planBatches('places', [['1', '2']]);
     const { findKeysByExternalId } = world.mirror;
     const mirror: Mirror = {
@@ -199,87 +172,68 @@ describe('a change of owner that is undone', () => {
       code: 'claimed',
     });
     await world.finish(runId, queue);
-    await comeToRest(world);
-    expect(activeObjects(world)).toEqual(['y_A', 'y_Z']);
-    await expectOneOwner(world);
+    await world.comeToRest();
+    expect(world.activeIds()).toEqual(['y_A', 'y_Z']);
+    await world.expectOneOwner();
   });
 });
 
 describe('rows that exchange their objects', () => {
-  it('swap two objects, which get the values of their new rows', async () => {
+  it('swap two objects, or move on by one in a chain whose last object is new', async () => {
     const world = await open();
-    await syncPlaces(world, [1, 'A', 'one'], [2, 'B', 'two']);
-    await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'A' END`;
-    await comeToRest(world);
-    expect([nameOf(world, 'y_A'), nameOf(world, 'y_B')]).toEqual(['two', 'one']);
-    await expectOneOwner(world);
-  });
-
-  it('move on by one in a chain, whose last object is new', async () => {
-    const world = await open();
-    await syncPlaces(world, [1, 'A', 'one'], [2, 'B', 'two']);
-    await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'C' END`;
-    await comeToRest(world);
-    expect([nameOf(world, 'y_B'), nameOf(world, 'y_C')]).toEqual(['one', 'two']);
-    await expectOneOwner(world);
+    await world.syncPlaces([1, 'A', 'one'], [2, 'B', 'two'], [3, 'C', 'three'], [4, 'D', 'four']);
+    await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' WHEN 'B' THEN 'A' WHEN 'C' THEN 'D' ELSE 'E' END`;
+    await world.comeToRest();
+    expect(['A', 'B', 'D', 'E'].map((code) => world.nameOf(`y_${code}`))).toEqual([
+      'two',
+      'one',
+      'three',
+      'four',
+    ]);
+    await world.expectOneOwner();
   });
 
   it('wait for an operator when only one is renamed, and keep their objects until then', async () => {
     const world = await open();
-    await syncPlaces(world, [1, 'A', 'one']);
-    await setCode(world, 1, 'B');
-    await comeToRest(world);
-    expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
-    expect(activeObjects(world)).toEqual(['y_A']);
-    await retry(world, '1');
-    await comeToRest(world);
-    expect(nameOf(world, 'y_B')).toBe('one');
-    await expectOneOwner(world);
+    await world.syncPlaces([1, 'A', 'one']);
+    await world.setCode(1, 'B');
+    await world.comeToRest();
+    expect(await world.recordOf('1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
+    expect(world.activeIds()).toEqual(['y_A']);
+    await world.retry('1');
+    await world.comeToRest();
+    expect(world.nameOf('y_B')).toBe('one');
+    await world.expectOneOwner();
   });
 });
 
-describe('the owner of an object that changed hands', () => {
-  /** Row 1 has given its code to row 2, without any fault. */
-  async function openTakenOver(): Promise<World> {
-    const world = await open();
-    await syncPlaces(world, [1, 'A', 'v1']);
-    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
-    await world.sync();
-    await world.drainInbox();
-    expect(nameOf(world, 'y_A')).toBe('newest');
-    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
-    return world;
-  }
-
-  it('is compared by verify with a change by hand', async () => {
-    const world = await openTakenOver();
-    world.sandbox.changeObject('y_A', { fields: [{ fieldId: 'place.name', values: ['by hand'] }] });
-    await verify(world.verifying());
-    expect(await world.sql`SELECT local_key, kind, fields FROM slotsync.drift`).toEqual([
-      {
-        local_key: '2',
-        kind: 'changed',
-        fields: { 'place.name': { here: ['newest'], there: ['by hand'] } },
-      },
-    ]);
-  });
-
-  it('is found by external id and by number', async () => {
-    const world = await openTakenOver();
-    const { id = 0 } = world.sandbox.object('y_A') ?? {};
-    const find = (named: string) => findRecordByName(world.deps(), world.stream('places'), [named]);
-    expect([await find('y_A'), await find(`#${id}`)]).toEqual([{ key: '2' }, { key: '2' }]);
-  });
+it('the owner of an object that changed hands is found by external id and number, and compared by verify', async () => {
+  const world = await open();
+  await world.syncPlaces([1, 'A', 'v1']);
+  await world.takeOver({ id: 1, code: 'C' }, 2, 'newest');
+  await world.sync();
+  await world.drainInbox();
+  expect(world.nameOf('y_A')).toBe('newest');
+  const { id = 0 } = world.sandbox.object('y_A') ?? {};
+  const find = (named: string) => findRecordByName(world.deps(), world.stream('places'), [named]);
+  expect([await find('y_A'), await find(`#${id}`)]).toEqual([{ key: '2' }, { key: '2' }]);
+  await world.passHour();
+  world.edit('y_A', { 'place.name': 'by hand' });
+  await world.verify();
+  const fields = { 'place.name': { here: ['newest'], there: ['by hand'] } };
+  expect(await world.sql`SELECT local_key, kind, fields FROM slotsync.drift`).toEqual([
+    { local_key: '2', kind: 'changed', fields },
+  ]);
 });
 
 describe('a parent', () => {
-  const placeOf = (world: World, desk: string) => world.fieldsOf(desk)?.['desk.place'];
+  const placeOf = (world: PlaceWorld, desk: string) => world.fieldsOf(desk)?.['desk.place'];
 
   /** Place 1 has y_A, and desk 1 stands in it. */
-  async function openWithDesk(): Promise<World> {
+  async function openWithDesk(): Promise<PlaceWorld> {
     const world = await open({}, { desks: DESKS });
-    await insert(world, 1, 'A', 'a');
-    await insert(world, 9, 'Z', 'other');
+    await world.insert(1, 'A', 'a');
+    await world.insert(9, 'Z', 'other');
     await world.sql`INSERT INTO desks VALUES (1, 'one', 1)`;
     await world.sync();
     expect(placeOf(world, 'desk_1')).toBe('y_A');
@@ -287,10 +241,10 @@ describe('a parent', () => {
   }
 
   it.each([
-    ['object was taken over by another row', (world: World) => replace(world, 'A', 2, 'second')],
+    ['object was taken over by another row', (world: PlaceWorld) => world.replace('A', 2, 'second')],
     [
       'object was removed at the service',
-      async (world: World) => {
+      async (world: PlaceWorld) => {
         await world.sql`DELETE FROM places WHERE id = 1`;
         world.sandbox.removeObject('y_A');
       },
@@ -300,24 +254,24 @@ describe('a parent', () => {
     await forget(world);
     await world.sync();
     await world.sync();
-    expect(await recordOf(world, '1')).toBeUndefined();
-    await syncPlaces(world, [1, 'B', 'b']);
+    expect(await world.recordOf('1')).toBeUndefined();
+    await world.syncPlaces([1, 'B', 'b']);
     await world.sync();
-    expect(nameOf(world, 'y_B')).toBe('b');
+    expect(world.nameOf('y_B')).toBe('b');
     expect(placeOf(world, 'desk_1')).toBe('y_B');
-    expect(await recordOf(world, '1', 'desks')).toMatchObject({ status: 'synced', in_doubt: false });
+    expect(await world.recordOf('1', 'desks')).toMatchObject({ status: 'synced', in_doubt: false });
   });
 
   it.each([
-    ['its operator retries it', 'y_B', (world: World): Promise<unknown> => retry(world, '1')],
-    ['its row is as before', 'y_A', async (world: World): Promise<unknown> => setCode(world, 1, 'A')],
+    ['its operator retries it', 'y_B', (world: PlaceWorld): Promise<unknown> => world.retry('1')],
+    ['its row is as before', 'y_A', async (world: PlaceWorld): Promise<unknown> => world.setCode(1, 'A')],
   ])(
     'keeps its children waiting, when given up with another external id, until %s',
     async (_, extId, settle) => {
       const world = await openWithDesk();
-      await setCode(world, 1, 'B');
+      await world.setCode(1, 'B');
       await world.sync();
-      expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
+      expect(await world.recordOf('1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
       await world.sql`UPDATE desks SET name = 'uno' WHERE id = 1`;
       await world.sql`INSERT INTO desks VALUES (2, 'two', 1)`;
       await world.sync();
@@ -341,43 +295,43 @@ describe('an object that was renamed at the service', () => {
     ['another column', 'y_{code}', 'y_A'],
   ])('is not created a second time (external id from %s)', async (_, externalId, extId) => {
     const world = await open({ externalId });
-    await syncPlaces(world, [1, 'A', 'before']);
+    await world.syncPlaces([1, 'A', 'before']);
     const { id } = world.sandbox.changeObject(extId, { extId: 'by_hand' });
-    await rename(world, 1, 'after');
+    await world.rename(1, 'after');
     await world.sync();
     await world.sync();
     expect(world.sandbox.objects().map((object) => object.extId)).toEqual(['by_hand']);
-    expect(nameOf(world, 'by_hand')).toBe('before');
-    const record = await recordOf(world, '1');
+    expect(world.nameOf('by_hand')).toBe('before');
+    const record = await world.recordOf('1');
     expect(record).toMatchObject({ status: 'dead', error_code: 'external_id_changed_there' });
     for (const named of [String(id), extId, 'by_hand']) expect(record?.error_message).toContain(named);
 
     world.sandbox.changeObject('by_hand', { extId });
-    await retry(world, '1');
+    await world.retry('1');
     await world.sync();
     expect(world.sandbox.objects()).toMatchObject([{ id, extId }]);
-    expect(nameOf(world, extId)).toBe('after');
-    expect(await recordOf(world, '1')).toMatchObject({ status: 'synced', in_doubt: false });
+    expect(world.nameOf(extId)).toBe('after');
+    expect(await world.recordOf('1')).toMatchObject({ status: 'synced', in_doubt: false });
   });
 
   it('is not created a second time when it is owned as a whole and in doubt', async () => {
     const world = await open({ owns: 'object' });
-    await syncPlaces(world, [1, 'A', 'before']);
+    await world.syncPlaces([1, 'A', 'before']);
     world.sandbox.changeObject('y_A', { extId: 'by_hand' });
-    await rename(world, 1, 'after');
+    await world.rename(1, 'after');
     await world.sql`UPDATE slotsync.records SET in_doubt = true`;
     await world.sync();
     expect(world.sandbox.objects().map((object) => object.extId)).toEqual(['by_hand']);
-    expect(await recordOf(world, '1')).toMatchObject({ error_code: 'external_id_changed_there' });
+    expect(await world.recordOf('1')).toMatchObject({ error_code: 'external_id_changed_there' });
   });
 
   it('is created again if it was deleted instead', async () => {
     const world = await open();
-    await syncPlaces(world, [1, 'A', 'before']);
+    await world.syncPlaces([1, 'A', 'before']);
     world.sandbox.removeObject('y_A');
-    await rename(world, 1, 'after');
+    await world.rename(1, 'after');
     await world.sync();
-    expect(nameOf(world, 'y_A')).toBe('after');
-    await expectOneOwner(world);
+    expect(world.nameOf('y_A')).toBe('after');
+    await world.expectOneOwner();
   });
 });
