@@ -5,44 +5,27 @@ import { describe, expect, it } from 'vitest';
 import { takeFields } from '../../src/state/records/retry-records.js';
 import type { FieldRuleConfig } from '../../src/streams/config-schema.js';
 import { takeText } from '../../src/streams/field-rules.js';
-import { explainRecord } from '../../src/sync/operator/explain.js';
 import { renameKey } from '../../src/sync/operator/rename-key.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
-import { adopt, startRepairRun, verify } from '../../src/sync/verify/verify.js';
-import {
-  ROOMS,
-  expectNothingToSend,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-  roomsAndCourses,
-} from '../support/room-worlds.js';
-import type { World, WorldOptions } from '../support/world.js';
+import { adopt } from '../../src/sync/verify/verify.js';
+import type { WorldOptions } from '../support/world.js';
+import { keepRooms, ROOMS, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const openWorld = keepRoomWorlds();
+const openWorld = keepRooms();
 
 const ruled = (rule: FieldRuleConfig) =>
   rooms({ fields: { 'room.name': { from: 'name', ...rule }, 'room.seats': 'seats' } });
 const KEEPING = ruled({ write: 'changed' });
 
 /** Opens a world in which room A was synced an hour ago. */
-async function open(config = KEEPING, options: WorldOptions = {}): Promise<World> {
+async function open(config = KEEPING, options: WorldOptions = {}): Promise<RoomWorld> {
   const world = await openWorld(config, { ...options, synced: ['A'] });
-  await settle(world);
+  await world.passHour();
   return world;
 }
-const settle = (world: World) =>
-  world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour', synced_at = now() - interval '1 hour'`;
-const edit = (world: World, name: string | undefined, code = 'A') =>
-  world.sandbox.changeObject(`room_${code}`, {
-    fields: [
-      ...(name === undefined ? [] : [{ fieldId: 'room.name', values: [name] }]),
-      { fieldId: 'room.note', values: ['by hand'] },
-    ],
-  });
-const seat = (world: World, seats: number) => world.sql`UPDATE rooms SET seats = ${seats}`;
-const seatsAtService = (world: World) => world.fieldsOf('room_A')?.['room.seats'];
+const edit = (world: RoomWorld, name: string) =>
+  world.edit('room_A', { 'room.name': name, 'room.note': 'by hand' });
+const seat = (world: RoomWorld, seats: number) => world.sql`UPDATE rooms SET seats = ${seats}`;
+const seatsAtService = (world: RoomWorld) => world.fieldsOf('room_A')?.['room.seats'];
 const NOTED: WorldOptions = {
   sandbox: {
     schema: {
@@ -66,83 +49,55 @@ const patching = (bodies: string[]): WorldOptions => ({
     },
   }),
 });
-const driftOf = ({ sql }: World) => sql`SELECT local_key, kind, fields FROM slotsync.drift`;
+const driftOf = ({ sql }: RoomWorld) => sql`SELECT local_key, kind, fields FROM slotsync.drift`;
 
 describe('a field with `write: changed`', () => {
-  it('keeps a value that was entered at the service until its own column changes', async () => {
-    const world = await open(KEEPING, NOTED);
-    edit(world, 'Aula');
-    await seat(world, 40);
-    await world.sync();
-    expect([nameAtService(world, 'A'), seatsAtService(world)]).toEqual(['Aula', '40']);
-    expect(world.fieldsOf('room_A')?.['room.note']).toBe('by hand');
-    await rename(world, 'A', 'Hall');
-    await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Hall');
-    await expectNothingToSend(world);
-  });
-
-  it('costs no request while its row is unchanged', async () => {
+  it('keeps a value that was entered at the service until its own column changes, as plan says', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
     world.sandbox.clearArrivals();
     await world.sync();
     expect(world.sandbox.arrivals()).toEqual([]);
-  });
-
-  it('is named by plan, with both values and the rule', async () => {
-    const world = await open(KEEPING, NOTED);
-    edit(world, 'Aula');
     await seat(world, 40);
-    const [stream] = world.deps().streams.values();
-    if (!stream) throw new Error('there is no stream');
-    const { samples } = await previewStream(world.deps(), stream);
-    expect(samples).toMatchObject([
+    expect((await world.preview()).samples).toMatchObject([
       {
         changes: [{ field: 'room.seats', new: ['40'] }],
         kept: [{ field: 'room.name', here: ['Room A'], there: ['Aula'], rule: { write: 'changed' } }],
       },
     ]);
-    expect(await explainRecord(world.deps(), stream, 'A')).toMatchObject({
+    expect(await world.explain('A')).toMatchObject({
       changes: [{ field: 'room.seats' }],
       kept: [{ field: 'room.name', there: ['Aula'] }],
     });
+    await world.sync();
+    expect([world.nameOf('A'), seatsAtService(world)]).toEqual(['Aula', '40']);
+    expect(world.fieldsOf('room_A')?.['room.note']).toBe('by hand');
+    await world.rename('A', 'Hall');
+    await world.sync();
+    expect(world.nameOf('A')).toBe('Hall');
+    await world.expectNothingToSend();
   });
 
   it('counts in verify as kept and not as drift, and a repair leaves its value alone', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
-    const result = await verify(world.verifying());
-    expect(result).toMatchObject({ drifting: 0, kept: 1 });
+    expect(await world.verify()).toMatchObject({ drifting: 0, kept: 1 });
     const fields = { 'room.name': { here: ['Room A'], there: ['Aula'] } };
     expect(await driftOf(world)).toEqual([{ local_key: 'A', kind: 'kept', fields }]);
     world.sandbox.clearArrivals();
-    const run = await startRepairRun(world.state.db, { streams: ['rooms'], startedBy: 'command' });
-    if (run) {
-      const { queue } = await world.planRun(run.id);
-      await world.finish(run.id, queue);
-    }
+    await world.repair();
     expect(world.writes()).toEqual([]);
     // Seen again after other values were written, it is not taken for a value that the service stores otherwise.
     await seat(world, 41);
     await world.sync();
-    await settle(world);
-    await verify(world.verifying());
+    await world.passHour();
+    await world.verify();
     expect(await driftOf(world)).toMatchObject([{ kind: 'kept' }]);
-  });
-
-  it('stays while a repair corrects another field of the object', async () => {
-    const world = await open(KEEPING, NOTED);
-    await seat(world, 40);
-    await world.sync();
-    await settle(world);
-    edit(world, 'Aula');
-    world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.seats', values: ['1'] }] });
-    expect(await verify(world.verifying())).toMatchObject({ drifting: 1, kept: 0 });
-    const run = await startRepairRun(world.state.db, { streams: ['rooms'], startedBy: 'command' });
-    const { queue } = await world.planRun(run?.id ?? 0);
-    await world.finish(run?.id ?? 0, queue);
-    expect([nameAtService(world, 'A'), seatsAtService(world)]).toEqual(['Aula', '40']);
+    // It stays while a repair corrects another field of the object.
+    world.edit('room_A', { 'room.seats': '1' });
+    expect(await world.verify()).toMatchObject({ drifting: 1, kept: 0 });
+    await world.repair();
+    expect([world.nameOf('A'), seatsAtService(world)]).toEqual(['Aula', '41']);
   });
 
   it('is known after one sync without a write when the rule is added later', async () => {
@@ -154,17 +109,22 @@ describe('a field with `write: changed`', () => {
     edit(world, 'Aula');
     await seat(world, 40);
     await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Aula');
-  });
-
-  it('keeps values that are entered after its record was adopted', async () => {
-    const world = await open(KEEPING, NOTED);
+    expect(world.nameOf('A')).toBe('Aula');
+    // So it is after the record was adopted, and after its key was renamed.
+    await world.passHour();
+    edit(world, 'Room A');
     await world.sql`DELETE FROM slotsync.records`;
     await adopt(world.verifying());
     edit(world, 'Aula');
-    await seat(world, 40);
+    await seat(world, 41);
     await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Aula');
+    expect(world.nameOf('A')).toBe('Aula');
+    await world.passHour();
+    await world.sql`UPDATE rooms SET code = 'B'`;
+    await renameKey(world.deps(), world.stream('rooms'), { from: 'A', to: 'B' });
+    await world.drainInbox();
+    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
+    expect(world.nameOf('A')).toBe('Aula');
   });
 
   it('keeps its value when another row takes over the object', async () => {
@@ -178,7 +138,7 @@ describe('a field with `write: changed`', () => {
     edit(world, 'Aula');
     await world.sql`UPDATE rooms SET code = '2'`;
     await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Aula');
+    expect(world.nameOf('A')).toBe('Aula');
     expect(await world.statusesOf('rooms')).toEqual({ 2: 'synced' });
   });
 
@@ -188,7 +148,7 @@ describe('a field with `write: changed`', () => {
     edit(world, 'Aula');
     await seat(world, 40);
     await world.sync();
-    expect([nameAtService(world, 'A'), seatsAtService(world)]).toEqual(['Aula', '40']);
+    expect([world.nameOf('A'), seatsAtService(world)]).toEqual(['Aula', '40']);
     expect(bodies.at(-1)).toContain('room.seats');
     expect(bodies.at(-1)).not.toContain('room.name');
   });
@@ -196,41 +156,26 @@ describe('a field with `write: changed`', () => {
 
 it('`add` of a column with one value is a fault of the source', async () => {
   const world = await openWorld(ruled({ add: true }), NOTED);
-  const [stream] = world.deps().streams.values();
-  if (!stream) throw new Error('there is no stream');
-  expect(await world.mirror.checkStream(stream)).toEqual([
+  expect(await world.mirror.checkStream(world.stream('rooms'))).toEqual([
     "fields['room.name']: `add` needs a list, but column name is text; make it a list in a query, or use `write`",
   ]);
 });
 
 describe('a value that a person entered at the service', () => {
-  it('stays when the key of its record is renamed', async () => {
-    const world = await open(KEEPING, NOTED);
-    edit(world, 'Aula');
-    await world.sql`UPDATE rooms SET code = 'B'`;
-    await renameKey(world.deps(), world.stream('rooms'), { from: 'A', to: 'B' });
-    await world.drainInbox();
-    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
-    expect(nameAtService(world, 'A')).toBe('Aula');
-  });
-
   it('stays when verify could not read its object', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
-    const garbled = { fieldId: 'room.note', values: [null] } as unknown as {
-      fieldId: string;
-      values: string[];
-    };
+    const garbled = { fieldId: 'room.note', values: [null as unknown as string] };
     const standing = world.sandbox.object('room_A')?.fields ?? [];
     await world.sql`INSERT INTO rooms (code, name) VALUES ('B', 'Room B')`;
     await world.sync();
     world.sandbox.changeObject('room_A', { fields: [...standing, garbled] });
-    await settle(world);
-    await verify(world.verifying());
+    await world.passHour();
+    await world.verify();
     world.sandbox.changeObject('room_A', { fields: standing });
     await world.drainInbox();
     await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Aula');
+    expect(world.nameOf('A')).toBe('Aula');
   });
 
   it('stays when the referenced record gets another object', async () => {
@@ -241,23 +186,17 @@ describe('a value that a person entered at the service', () => {
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k1', 'One', '1'), ('k2', 'Two', '2')`;
     await world.sql`INSERT INTO courses VALUES ('c1', 'Algebra', 'k1')`;
     await world.sync();
-    await settle(world);
-    const fields = world.sandbox.object('course_c1')?.fields ?? [];
-    world.sandbox.changeObject('course_c1', {
-      fields: fields.map((one) => (one.fieldId === 'course.name' ? { ...one, values: ['by hand'] } : one)),
-    });
+    await world.passHour();
+    world.edit('course_c1', { 'course.name': 'by hand' });
     await world.sql`UPDATE rooms SET number = (3 - number::int)::text`;
-    for (let rounds = 0; rounds < 2; rounds++) {
-      await world.sync();
-      await world.drainInbox();
-    }
+    await world.rounds(2);
     expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'by hand', 'course.room': 'room_2' });
   });
 
   it('stays when an acceptance follows a refusal', async () => {
     const world = await open(KEEPING, NOTED);
     edit(world, 'Aula');
-    world.sandbox.refuseObject('room_A', { status: 422, message: 'no' });
+    world.refuse('room_A', 422);
     await seat(world, -1);
     await world.sync();
     world.sandbox.allowObject('room_A');
@@ -265,36 +204,28 @@ describe('a value that a person entered at the service', () => {
     await world.sync();
     await world.passLateWrites();
     await world.drainInbox();
-    expect([nameAtService(world, 'A'), seatsAtService(world)]).toEqual(['Aula', '40']);
+    expect([world.nameOf('A'), seatsAtService(world)]).toEqual(['Aula', '40']);
   });
 });
 
-describe('taking a field from the mirror', () => {
-  it('lets the mirror win once', async () => {
-    const world = await open(KEEPING, NOTED);
-    edit(world, 'Aula');
-    const record = { stream: 'rooms', localKey: 'A' };
-    expect(await world.state.db.transaction((tx) => takeFields(tx, record, takeText(['room.name'])))).toBe(
-      'taken',
+it('taking a field from the mirror lets the mirror win once, after the end of a batch', async () => {
+  const world = await open(KEEPING, NOTED);
+  const takeOf = (localKey: string) =>
+    world.state.db.transaction((tx) =>
+      takeFields(tx, { stream: 'rooms', localKey }, takeText(['room.name'])),
     );
-    await world.drainInbox();
-    expect(nameAtService(world, 'A')).toBe('Room A');
-    edit(world, 'Aula again');
-    await seat(world, 40);
-    await world.sync();
-    expect(nameAtService(world, 'A')).toBe('Aula again');
-  });
-
-  it('waits for the end of a batch, and refuses a record that was never accepted', async () => {
-    const world = await open();
-    const takeOf = (localKey: string) =>
-      world.state.db.transaction((tx) =>
-        takeFields(tx, { stream: 'rooms', localKey }, takeText(['room.name'])),
-      );
-    expect(await takeOf('B')).toBe('not accepted');
-    await world.sql`UPDATE slotsync.records SET claimed_by = 'another', claimed_until = now() + interval '1 minute'`;
-    expect(await takeOf('A')).toBe('being written');
-  });
+  edit(world, 'Aula');
+  expect(await takeOf('B')).toBe('not accepted');
+  await world.sql`UPDATE slotsync.records SET claimed_by = 'another', claimed_until = now() + interval '1 minute'`;
+  expect(await takeOf('A')).toBe('being written');
+  await world.sql`UPDATE slotsync.records SET claimed_by = NULL, claimed_until = NULL`;
+  expect(await takeOf('A')).toBe('taken');
+  await world.drainInbox();
+  expect(world.nameOf('A')).toBe('Room A');
+  edit(world, 'Aula again');
+  await seat(world, 40);
+  await world.sync();
+  expect(world.nameOf('A')).toBe('Aula again');
 });
 
 /**
@@ -369,11 +300,11 @@ describe('random edits on both sides', () => {
             world.sandbox.changeObject(`room_${code}`, { fields: [{ fieldId: 'room.name', values: there }] });
             break;
           case 'verify':
-            await settle(world);
-            await verify(world.verifying());
+            await world.passHour();
+            await world.verify();
             break;
           default:
-            await settle(world);
+            await world.passHour();
             await world.sync();
             if (isWritten) {
               there = next(accepted, mapped, there);
@@ -383,8 +314,8 @@ describe('random edits on both sides', () => {
         }
         expect([...valuesOf(code)]).toEqual(there);
       }
-      await settle(world);
-      const { drifting } = await verify(world.verifying());
+      await world.passHour();
+      const { drifting } = await world.verify();
       // Verify reports drift exactly where a write would change the object.
       const isDrifting = !isDeepStrictEqual(next(accepted, mapped, there), there);
       expect(drifting).toBe(Number(isDrifting));

@@ -1,14 +1,10 @@
-// The search for the rows that have an external id, or refer to a record: SQL finds exactly what the mapping would make.
-import { randomUUID } from 'node:crypto';
+// The search for the rows that have an external id, or refer to a record. `value-types.test.ts` has the values of every type.
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
-import { renderExternalId } from '../../src/streams/external-id.js';
-import { mapRow } from '../../src/streams/map-row.js';
 import type { Stream } from '../../src/streams/stream.js';
 import type { Declaration } from '../support/campus.js';
-import { readRows } from '../support/read-rows.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 let database: TestDatabase;
@@ -26,39 +22,6 @@ afterAll(async () => {
   await database.drop();
 });
 
-/** Values as SQL writes them. Some make no id, and some print otherwise than in JavaScript. */
-const VALUES: Record<string, readonly string[]> = {
-  text: ["'a'", "' a '", "''", "'NaN'", "'infinity'", "'é_x'", 'NULL', String.raw`'\|{}"'`],
-  'char(6)': ["'AB'", "'ABC123'", "''"],
-  smallint: ['7', '-7'],
-  integer: ['0', '2147483647', 'NULL'],
-  bigint: ['-9223372036854775808', '9007199254740993'],
-  numeric: ['1.0', '1.00', '12345678901234567890.5', "'NaN'"],
-  real: ['0.1', '16777216', "'NaN'", "'-Infinity'"],
-  'double precision': [
-    '0.1',
-    '1e15',
-    '1.5e16',
-    '1e21',
-    '1e-5',
-    '1e-6',
-    '1.5e-7',
-    '1e-10',
-    "'-0'",
-    "'Infinity'",
-  ],
-  boolean: ['true', 'false'],
-  uuid: ["'00000000-0000-4000-8000-00000000000a'"],
-  date: ["'2026-03-29'", "'0099-01-01'", "'infinity'", "'0044-03-15 BC'", "'12026-03-29'"],
-  timestamptz: ["'-infinity'", "'2026-03-29 01:30:00.000001+00'"],
-  interval: ["'1 day 2 hours'"],
-  bytea: [String.raw`'\x00ff'`],
-  jsonb: [`'"a"'`, "'1.50'", "'true'", `'{"a": 1}'`, "'null'"],
-  'text[]': ["'{a}'", "'{a,b}'", "'{a,NULL}'", "'{}'", "'{NULL}'", "'{{a},{b}}'", `'{""}'`],
-  'integer[]': ["'{5}'", "'{5,6}'"],
-  'double precision[]': ["'{1e15}'", "'{NaN}'"],
-};
-
 function streamsOf(streams: Record<string, Partial<Declaration> & Pick<Declaration, 'from' | 'key'>>) {
   const whole = Object.entries(streams).map(([name, declaration]) => [
     name,
@@ -73,8 +36,6 @@ function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' |
   if (!s) throw new Error('no stream');
   return s;
 }
-
-const tableName = () => `t_${randomUUID().replaceAll('-', '')}`;
 
 /** Returns the number of rows that sequential scans of a table have read. Statistics are flushed at the end of a session. */
 async function scansOf(table: string): Promise<number> {
@@ -98,47 +59,6 @@ async function countScans(table: string, run: (mirror: Mirror) => Promise<void>)
 }
 
 describe('the search for rows by external ids', () => {
-  it.each(Object.entries(VALUES))(
-    'finds rows in a column %s by the text that the mapping makes',
-    async (type, values) => {
-      const table = tableName();
-      await sql.unsafe(`CREATE TABLE ${table} (id integer PRIMARY KEY, value ${type})`);
-      for (const [id, value] of values.entries())
-        await sql.unsafe(`INSERT INTO ${table} VALUES (${id}, ${value})`);
-      // A single column, whose index serves, and two, which are compared as a whole.
-      for (const externalId of ['x_{value}', 'x_{id}-{value}']) {
-        const stream = streamOf({ from: table, key: 'id', externalId });
-        const given = new Map<string, string[]>();
-        for (const [key, { row }] of await readRows(
-          mirror,
-          stream,
-          values.map((_, id) => String(id)),
-        )) {
-          try {
-            const extId = renderExternalId(stream.externalId, row);
-            given.set(extId, [...(given.get(extId) ?? []), key].toSorted());
-          } catch {
-            // No external id is made.
-          }
-        }
-        const strangers = [
-          'x_',
-          'x_none',
-          'x_NaN',
-          'x_Infinity',
-          'x_1e+15',
-          'x_-0',
-          'x_{a}',
-          'x_{5}',
-          'x_0-{5}',
-          'y_a',
-        ];
-        const asked = [...new Set([...given.keys(), ...strangers])];
-        expect(await mirror.findKeysByExternalId(stream, asked)).toEqual(given);
-      }
-    },
-  );
-
   it('uses an index of the column, even beside texts that are no value of its type', async () => {
     await sql`CREATE TABLE numbered AS SELECT i AS id, i AS number, 'c' || i AS code FROM generate_series(1, 20000) AS i`;
     await sql`CREATE INDEX ON numbered (number)`;
@@ -181,66 +101,6 @@ describe('the search for rows by external ids', () => {
 });
 
 describe('the search for rows by references', () => {
-  const referringBy = (from: string, column: string | string[], parentKey: string | string[] = 'id') => {
-    const { child } = streamsOf({
-      parent: { from: 'parents', key: parentKey },
-      other: { from: 'parents', key: parentKey },
-      child: {
-        from,
-        key: 'id',
-        references: { 'r.one': { stream: 'parent', key: column } },
-      },
-    });
-    if (!child) throw new Error('no stream');
-    return child;
-  };
-
-  it.each(Object.entries(VALUES))(
-    'finds references in a column %s as the mapping reads them',
-    async (type, values) => {
-      const table = tableName();
-      await sql.unsafe(`CREATE TABLE ${table} (id integer PRIMARY KEY, value ${type})`);
-      for (const [id, value] of values.entries())
-        await sql.unsafe(`INSERT INTO ${table} VALUES (${id}, ${value})`);
-      for (const [columns, parentKey] of [
-        ['value', 'id'],
-        [
-          ['value', 'id'],
-          ['a', 'b'],
-        ],
-      ] as const) {
-        const child = referringBy(table, columns as string, parentKey as string);
-        const referrers = new Map<string, string[]>();
-        for (const [key, { row }] of await readRows(
-          mirror,
-          child,
-          values.map((_, id) => String(id)),
-        )) {
-          try {
-            const named = mapRow(
-              { ...child, externalId: { parts: [{ literal: 'x' }], rule: undefined } },
-              row,
-            ).references;
-            for (const { localKey } of named)
-              referrers.set(localKey, [...(referrers.get(localKey) ?? []), key]);
-          } catch {
-            // It refers to none.
-          }
-        }
-        for (const [parent, keys] of referrers)
-          expect((await mirror.findReferrers(child, 'parent', [parent])).toSorted()).toEqual(
-            [...new Set(keys)].toSorted(),
-          );
-        const all = [...referrers.keys(), 'none', '', '1e+15', 'NaN', '{a}'].filter(
-          (key) => referrers.has(key) || key !== '',
-        );
-        expect((await mirror.findReferrers(child, 'parent', all)).toSorted()).toEqual(
-          [...new Set([...referrers.values()].flat())].toSorted(),
-        );
-      }
-    },
-  );
-
   it('uses the indexes of all references to the stream, and finds no other reference', async () => {
     await sql`
       CREATE TABLE linked AS SELECT i AS id, i AS one, 'k' || i AS two, ARRAY[i, -i] AS three, i AS part FROM generate_series(1, 20000) AS i`;
