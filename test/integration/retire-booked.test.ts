@@ -1,44 +1,36 @@
 // A booked object is not deactivated. Its deactivation waits automatically for the end of its bookings.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SandboxStatus } from '../../src/sandbox/reservations.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { formatMinute } from '../../src/text/format.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
-import { until } from '../support/wait.js';
-import { type World } from '../support/world.js';
-import { keepWorlds } from '../support/worlds.js';
+import { codes, keepRooms, until, type RoomWorld } from '../support/steps.js';
 
 const rooms = (
   changes: Partial<Declaration> = {},
   service: SlotsyncConfig['service'] = {},
 ): SlotsyncConfig => ({
   service,
-  streams: {
-    rooms: { ...ROOMS, retire: 'deactivate', ...changes },
-  },
+  streams: { rooms: { ...ROOMS, retire: 'deactivate', ...changes } },
 });
 
 const HOUR = 60 * 60;
 const DAY = 24 * HOUR;
 const NOW = Math.floor(Date.now() / 1000);
 
-const openWorld = keepWorlds();
-
+const openWorld = keepRooms();
 /** Opens rooms A to E and as many more as asked for, all synced. */
-async function open(config: SlotsyncConfig = rooms(), more = 0): Promise<World> {
-  const world = await openWorld(config);
-  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
-  await world.sql`
-    INSERT INTO rooms SELECT c, 'Room ' || c FROM unnest('{A,B,C,D,E}'::text[]) AS c
-    UNION ALL SELECT 'm' || i, 'Room' FROM generate_series(1, ${more}) AS i`;
-  await world.sync();
-  world.sandbox.clearArrivals();
-  return world;
-}
+const open = (config: SlotsyncConfig = rooms(), more = 0) =>
+  openWorld(config, { synced: [...'ABCDE', ...codes(more)] });
 
 /** Books rooms for an hour that begins in `inSeconds`. */
-const book = (world: World, extId: string, codes: string[], inSeconds = DAY, status: SandboxStatus[] = []) =>
+const book = (
+  world: RoomWorld,
+  extId: string,
+  codes: string[],
+  inSeconds = DAY,
+  status: SandboxStatus[] = [],
+) =>
   world.sandbox.addReservation({
     extId,
     begin: NOW + inSeconds,
@@ -46,30 +38,28 @@ const book = (world: World, extId: string, codes: string[], inSeconds = DAY, sta
     status,
     objects: codes.map((code) => ({ typeId: 'room', objectId: `room_${code}` })),
   });
-const remove = (world: World, ...codes: string[]) => world.sql`DELETE FROM rooms WHERE code = ANY (${codes})`;
-const isActive = (world: World, code: string) => world.sandbox.object(`room_${code}`)?.active;
-const bookingFinds = (world: World) =>
+const bookingFinds = (world: RoomWorld) =>
   world.sandbox.arrivals().filter(({ path }) => path.endsWith('/reservations/find'));
 
 describe('an object with bookings yet to come', () => {
   it('is not retired by a process whose clock is ahead of the bookings', async () => {
     const world = await open();
     book(world, 'res_1', ['A'], DAY);
-    await remove(world, 'A');
+    await world.remove('A');
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * DAY * 1000 });
     onTestFinished(() => void vi.useRealTimers());
     await world.sync();
-    expect(isActive(world, 'A')).toBe(true);
+    expect(world.isActive('room_A')).toBe(true);
   });
 
   it('is not retired and names its bookings, while other objects of its request are retired', async () => {
     const world = await open();
     for (const at of [4, 2, 1, 3, 5]) book(world, `res_${at}`, ['A'], at * DAY);
     book(world, 'res_6', ['A', 'B'], 6 * DAY);
-    await remove(world, 'A', 'B', 'C');
+    await world.remove('A', 'B', 'C');
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'succeeded', counts: { rooms: { deferred: 2, synced: 1 } } });
-    expect(['A', 'B', 'C'].map((code) => isActive(world, code))).toEqual([true, true, false]);
+    expect(['A', 'B', 'C'].map((code) => world.isActive(`room_${code}`))).toEqual([true, true, false]);
     const { A, B } = await world.recordsOf('rooms');
     expect(A).toMatchObject({ status: 'deferred', error_code: 'still_reserved', waits_for: null });
     expect(A?.error_message).toMatch(
@@ -81,7 +71,7 @@ describe('an object with bookings yet to come', () => {
 
   it('has its bookings searched twice at most, however long the search takes', async () => {
     const world = await open();
-    await remove(world, 'A');
+    await world.remove('A');
     const { queue } = await world.plan();
     const deps = world.deps();
     let ahead = 0;
@@ -92,107 +82,67 @@ describe('an object with bookings yet to come', () => {
     const destination = { ...deps.destination, findUpcomingReservations };
     const clock = () => performance.now() + ahead;
     for (const id of queue) await world.apply(id, undefined, { ...deps, clock, destination });
-    expect(isActive(world, 'A')).toBe(false);
+    expect(world.isActive('room_A')).toBe(false);
     expect(bookingFinds(world)).toHaveLength(2);
   });
 
-  it('shows the times of its bookings in the configured time zone', async () => {
+  it('is retired by the run after its bookings are over or cancelled, and synced again when its row is back', async () => {
     const world = await open();
-    book(world, 'res_1', ['A']);
-    await remove(world, 'A');
-    const { queue } = await world.plan();
+    for (const code of 'ABC') book(world, `res_${code}`, [code]);
+    await world.remove('A', 'B', 'C');
+    const { runId, queue } = await world.plan();
     const timeZone = async () => 'Asia/Tokyo';
     for (const id of queue) await world.apply(id, undefined, { ...world.deps(), timeZone });
+    await world.finish(runId, []);
     const shown = formatMinute(new Date((NOW + DAY) * 1000), 'Asia/Tokyo');
-    expect((await world.recordsOf('rooms')).A?.error_message).toContain(`booked: res_1 at ${shown}`);
-  });
-
-  it('is retired by the run after its bookings are over', async () => {
-    const world = await open();
-    book(world, 'res_1', ['A']);
-    await remove(world, 'A');
+    expect((await world.recordOf('A'))?.error_message).toContain(`booked: res_A at ${shown}`);
+    world.sandbox.cancelReservation('res_B');
+    await world.addRooms('C');
+    world.sandbox.clearArrivals();
     await world.sync();
-    await world.sync();
-    expect(isActive(world, 'A')).toBe(true);
+    expect(world.inactiveIds()).toEqual(['room_B']);
+    expect(world.writes()).toHaveLength(1);
+    expect(await world.recordOf('C')).toMatchObject({
+      status: 'synced',
+      error_code: null,
+      error_message: null,
+    });
     world.passDays(2);
     await world.sync();
-    expect(isActive(world, 'A')).toBe(false);
-    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired' });
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired', B: 'retired' });
+    expect(world.inactiveIds()).toEqual(['room_A', 'room_B']);
     world.sandbox.clearArrivals();
     await world.sync();
     expect(world.sandbox.arrivals()).toEqual([]);
   });
 
-  it('is retired when its bookings are cancelled', async () => {
-    const world = await open();
-    book(world, 'res_1', ['A']);
-    await remove(world, 'A');
+  it('is retired or not by the time and the status of the booking', async () => {
+    const bookings: [what: string, inSeconds: number, status: SandboxStatus[], keeps: boolean][] = [
+      ['begun', -HOUR / 2, [], true],
+      ['over', -2 * HOUR, [], false],
+      ['incomplete and preliminary', DAY, ['B_INCOMPLETE', 'C_PRELIMINARY'], true],
+      ['planned', DAY, ['B_COMPLETE', 'C_PLANNED'], true],
+      ['requested', DAY, ['B_COMPLETE', 'C_REQUESTED'], true],
+      ['rejected', DAY, ['B_COMPLETE', 'C_REJECTED'], false],
+      ['years ahead', 3 * 365 * DAY, [], true],
+    ];
+    const all = codes(bookings.length);
+    const world = await open(rooms(), bookings.length);
+    for (const [at, [, inSeconds, status]] of bookings.entries())
+      book(world, `res_${at}`, [all[at] ?? ''], inSeconds, status);
+    await world.remove(...all);
     await world.sync();
-    world.sandbox.cancelReservation('res_1');
-    await world.sync();
-    expect(isActive(world, 'A')).toBe(false);
-  });
-
-  it('is synced again, without a request, when its row comes back', async () => {
-    const world = await open();
-    book(world, 'res_1', ['A']);
-    await remove(world, 'A');
-    await world.sync();
-    await world.sql`INSERT INTO rooms VALUES ('A', 'Room A')`;
-    world.sandbox.clearArrivals();
-    await world.sync();
-    expect(world.writes()).toEqual([]);
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'synced', error_code: null, error_message: null },
-    });
-  });
-
-  it('is retired where the stream says unlessReserved: false', async () => {
-    const world = await open(rooms({ unlessReserved: false }));
-    book(world, 'res_1', ['A']);
-    await remove(world, 'A');
-    await world.sync();
-    expect(isActive(world, 'A')).toBe(false);
-    expect(bookingFinds(world)).toEqual([]);
-  });
-
-  it.each<[string, number, SandboxStatus[], boolean]>([
-    ['is not retired with a booking that has begun', -HOUR / 2, [], true],
-    ['is retired with a booking that is over', -2 * HOUR, [], false],
-    [
-      'is not retired with an incomplete and preliminary booking',
-      DAY,
-      ['B_INCOMPLETE', 'C_PRELIMINARY'],
-      true,
-    ],
-    ['is not retired with a planned booking', DAY, ['B_COMPLETE', 'C_PLANNED'], true],
-    ['is not retired with a requested booking', DAY, ['B_COMPLETE', 'C_REQUESTED'], true],
-    ['is retired with a rejected booking', DAY, ['B_COMPLETE', 'C_REJECTED'], false],
-    ['is not retired with a booking years ahead', 3 * 365 * DAY, [], true],
-  ])('%s', async (_, inSeconds, status, keeps) => {
-    const world = await open();
-    book(world, 'res_1', ['A'], inSeconds, status);
-    await remove(world, 'A');
-    await world.sync();
-    expect(isActive(world, 'A')).toBe(keeps);
+    expect(bookings.map(([what], at) => [what, world.isActive(`room_${all[at]}`)])).toEqual(
+      bookings.map(([what, , , keeps]) => [what, keeps]),
+    );
   });
 });
 
 describe('the bookings of objects to be retired', () => {
-  it('are asked for page by page, each time for the objects not seen yet', async () => {
-    const world = await open(rooms({}, { pageSize: 2 }));
-    for (const at of [1, 2, 3, 4]) book(world, `res_${at}`, ['A'], at * DAY);
-    book(world, 'res_5', ['B'], 5 * DAY);
-    await remove(world, 'A', 'B', 'C');
-    await world.sync();
-    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'deferred', B: 'deferred', C: 'retired' });
-    expect(bookingFinds(world)).toHaveLength(2);
-  });
-
   it('are read in a few requests, whatever is booked meanwhile', async () => {
     const world = await open(rooms({}, { pageSize: 2 }), 1);
     for (const [at, code] of ['A', 'A', 'B', 'C', 'D'].entries()) book(world, `res_${at}`, [code]);
-    await remove(world, 'A', 'B', 'C', 'D', 'E');
+    await world.remove('A', 'B', 'C', 'D', 'E');
     const finds = { path: '/reservations/find', hold: 'answer' } as const;
     world.sandbox.closeGate(finds);
     let isDone = false;
@@ -218,22 +168,6 @@ describe('the bookings of objects to be retired', () => {
     expect(bookingFinds(world).length).toBeLessThanOrEqual(5);
   });
 
-  it('are asked for 4 times if all objects have many, the third time for one page', async () => {
-    const world = await open(rooms({}, { pageSize: 4 }), 5);
-    for (const code of ['A', 'B', 'C', 'D'])
-      for (const day of [1, 2, 3, 4]) book(world, `res_${code}_${day}`, [code], day * DAY);
-    await remove(world, 'A', 'B', 'C', 'D', 'E');
-    await world.sync();
-    expect(bookingFinds(world)).toHaveLength(4);
-    expect(await world.statusesOf('rooms')).toMatchObject({
-      A: 'deferred',
-      B: 'deferred',
-      C: 'deferred',
-      D: 'deferred',
-      E: 'retired',
-    });
-  });
-
   it('are not asked for when nothing is retired, or for an object that is inactive already', async () => {
     const world = await open();
     await world.sql`UPDATE rooms SET name = 'x'`;
@@ -241,32 +175,20 @@ describe('the bookings of objects to be retired', () => {
     const object = world.sandbox.object('room_A');
     if (!object) throw new Error('no object');
     world.sandbox.putObject({ ...object, active: false });
-    await remove(world, 'A');
+    await world.remove('A');
     await world.sync();
     expect(bookingFinds(world)).toEqual([]);
   });
 
   it('keep all objects active if they cannot be read', async () => {
     const world = await open();
-    await remove(world, 'A', 'B');
+    await world.remove('A', 'B');
     world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 500, times: 4 });
     const { run } = await world.sync();
     expect(run.status).toBe('failed');
-    expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([true, true]);
+    expect([world.isActive('room_A'), world.isActive('room_B')]).toEqual([true, true]);
     await world.sync();
-    expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([false, false]);
-  });
-
-  it('keep all objects active if they do not name their objects', async () => {
-    const world = await open();
-    await remove(world, 'A');
-    const booking = { id: 1, extId: 'res_1', begin: NOW + DAY, end: NOW + 2 * DAY };
-    const body = { results: [booking], page: 1, totalPages: 1, totalResults: 1 };
-    world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 200, body, times: 4 });
-    await world.sync();
-    const { A } = await world.recordsOf('rooms');
-    expect(A).toMatchObject({ status: 'deferred', error_message: expect.stringContaining('res_1') });
-    expect(isActive(world, 'A')).toBe(true);
+    expect([world.isActive('room_A'), world.isActive('room_B')]).toEqual([false, false]);
   });
 
   it('count beside objects without a name, which keep no object active', async () => {
@@ -281,19 +203,23 @@ describe('the bookings of objects to be retired', () => {
     const A = { typeId: 'room', objectId: 'room_A' };
     world.sandbox.addReservation({ extId: null, begin, end, status: ['X_OWN'], objects: [...objects, A] });
     world.sandbox.addReservation({ extId: 'res_2', begin, end, objects });
-    await remove(world, 'A', 'B');
+    await world.remove('A', 'B');
     const { run } = await world.sync();
     expect(run.status).toBe('succeeded');
     expect(await world.statusesOf('rooms')).toMatchObject({ A: 'deferred', B: 'retired' });
-    expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([true, false]);
+    expect([world.isActive('room_A'), world.isActive('room_B')]).toEqual([true, false]);
   });
 
-  it('count as requests in a preview', async () => {
+  it('count as requests in a preview, and are not asked for with unlessReserved: false', async () => {
     const world = await open();
-    await remove(world, 'A');
-    expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({ requests: 3 });
+    book(world, 'res_1', ['A']);
+    await world.remove('A');
+    expect(await world.preview()).toMatchObject({ requests: 3 });
     world.configure(rooms({ unlessReserved: false }));
-    expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({ requests: 2 });
+    expect(await world.preview()).toMatchObject({ requests: 2 });
+    await world.sync();
+    expect(world.isActive('room_A')).toBe(false);
+    expect(bookingFinds(world)).toEqual([]);
   });
 });
 
@@ -301,23 +227,23 @@ describe('deactivations that wait for the end of bookings', () => {
   it('are not held again night after night once they were let through', async () => {
     const world = await open(rooms({ limits: { retire: { count: 2, percent: 10 } } }), 5);
     book(world, 'res_1', ['A', 'B']);
-    await remove(world, 'A', 'B');
+    await world.remove('A', 'B');
     await world.sync();
     await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
-    await remove(world, 'C');
+    await world.remove('C');
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 3 } } });
-    expect(['A', 'B', 'C'].map((code) => isActive(world, code))).toEqual([true, true, false]);
+    expect(['A', 'B', 'C'].map((code) => world.isActive(`room_${code}`))).toEqual([true, true, false]);
   });
 
   it('are held with all other deactivations when the source is empty', async () => {
     const world = await open();
     book(world, 'res_1', ['A']);
-    await remove(world, 'A');
+    await world.remove('A');
     await world.sync();
     world.sandbox.cancelReservation('res_1');
     await world.sql`TRUNCATE rooms`;
     expect((await world.sync()).run.status).toBe('held');
-    expect(isActive(world, 'A')).toBe(true);
+    expect(world.isActive('room_A')).toBe(true);
   });
 });

@@ -1,68 +1,65 @@
 // Guarantee 6
-// The deactivation of an object whose row is gone, and what stops it.
+// The deactivation of an object whose row is gone, the fields that it sets beside `active`, and what stops it.
 import { describe, expect, it } from 'vitest';
-import { retryRecords } from '../../src/state/records/retry-records.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
-import {
-  addRooms,
-  codes,
-  expectInSync,
-  expectNothingToSend,
-  isActive,
-  keepRoomWorlds,
-  rename,
-  ROOMS,
-  rooms,
-  roomsAndCourses,
-} from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { listWrites } from '../../src/state/history.js';
+import { describeOperations } from '../../src/sync/plan/planned-operations.js';
+import { findUnknownNames } from '../../src/sync/plan/unknown-names.js';
+import type { Declaration } from '../support/campus.js';
+import { codes, keepRooms, ROOMS, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
+const CONTEXT = { lane: 'sync' } as const;
 
 /** Returns the batches of a run, with the mark of those that come after all others. */
-const levelsOf = ({ sql }: World, runId: number) => sql`
+const levelsOf = ({ sql }: RoomWorld, runId: number) => sql`
   SELECT stream, operation, level > 1 AS "isLast" FROM slotsync.batches WHERE run_id = ${runId} ORDER BY stream`;
 
 describe('a row that is gone', () => {
   const retiring = rooms({ retire: 'deactivate' });
 
   it('has its object deactivated, and no other object', async () => {
-    const world = await open(retiring);
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    const world = await open(retiring, { synced: ['A', 'B'] });
+    await world.remove('A');
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 1, unchanged: 1 } } });
     expect(world.sandbox.object('room_A')).toMatchObject({
       active: false,
       fields: [{ fieldId: 'room.name', values: ['Room A'] }],
     });
-    expect(isActive(world, 'room_B')).toBe(true);
+    expect(world.isActive('room_B')).toBe(true);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced' });
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
+    // It is activated again when the row comes back.
+    await world.addRooms('A');
+    await world.sync();
+    expect(world.isActive('room_A')).toBe(true);
+    await world.expectInSync();
+    await world.expectNothingToSend();
   });
 
-  it.each(['fields', 'object'] as const)(
-    'has every other property of its object kept (owns: %s)',
-    async (owns) => {
-      const world = await open(rooms({ retire: 'deactivate', owns }));
-      await addRooms(world, 'A', 'B');
-      await world.sync();
-      const properties = { members: [{ objectId: 'person_1' }], organization: 'north' };
-      world.sandbox.changeObject('room_A', { properties });
-      await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-      await world.sync();
-      expect(world.sandbox.object('room_A')).toMatchObject({ active: false, properties });
-    },
-  );
+  it('has every other property of its object kept, whatever the stream owns', async () => {
+    const halls: Declaration = { ...ROOMS, from: 'halls', externalId: 'hall_{code}', owns: 'object' };
+    const world = await open({
+      streams: { rooms: { ...ROOMS, retire: 'deactivate' }, halls: { ...halls, retire: 'deactivate' } },
+    });
+    await world.addRooms('A', 'B');
+    await world.sql`CREATE TABLE halls AS SELECT * FROM rooms`;
+    await world.sync();
+    const properties = { members: [{ objectId: 'person_1' }], organization: 'north' };
+    for (const extId of ['room_A', 'hall_A']) world.sandbox.changeObject(extId, { properties });
+    await world.sql`WITH gone AS (DELETE FROM rooms WHERE code = 'A') DELETE FROM halls WHERE code = 'A'`;
+    await world.sync();
+    for (const extId of ['room_A', 'hall_A'])
+      expect(world.sandbox.object(extId)).toMatchObject({ active: false, properties });
+  });
 
   it('has its object deactivated after every other write of the run, without references to it', async () => {
     const { streams } = roomsAndCourses();
     const world = await open({ streams: { ...streams, rooms: { ...ROOMS, retire: 'deactivate' } } });
-    await addRooms(world, 'A', 'B');
+    await world.addRooms('A', 'B');
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
     await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.remove('A');
     await world.sql`UPDATE courses SET room = 'B'`;
     world.sandbox.clearArrivals();
     // The update fails once: the retirement still waits for it.
@@ -73,44 +70,29 @@ describe('a row that is gone', () => {
       { stream: 'courses', operation: 'update', isLast: false },
       { stream: 'rooms', operation: 'retire', isLast: true },
     ]);
-    expect(isActive(world, 'room_A')).toBe(true);
+    expect(world.isActive('room_A')).toBe(true);
     await world.finish(runId, queue);
     expect(world.fieldsOf('course_c1')?.['course.room']).toBe('room_B');
-    expect(isActive(world, 'room_A')).toBe(false);
-  });
-
-  it('has its object reactivated when the row comes back', async () => {
-    const world = await open(retiring);
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-    await world.sync();
-    await addRooms(world, 'A');
-    await world.sync();
-    expect(isActive(world, 'room_A')).toBe(true);
-    await expectInSync(world);
-    await expectNothingToSend(world);
+    expect(world.isActive('room_A')).toBe(false);
   });
 
   it('is not sent again after a refused deactivation until it is back or is retried', async () => {
-    const world = await open(retiring);
-    await addRooms(world, 'A', 'B', 'C', 'D');
+    const world = await open(retiring, { synced: ['A', 'B', 'C', 'D'] });
+    for (const id of ['room_A', 'room_B']) world.refuse(id, 409);
+    await world.remove('A', 'B', 'D');
     await world.sync();
-    for (const id of ['room_A', 'room_B']) world.sandbox.refuseObject(id, { status: 409, message: 'no' });
-    await world.sql`DELETE FROM rooms WHERE code IN ('A', 'B', 'D')`;
-    await world.sync();
-    expect((await world.recordsOf('rooms'))['A']).toMatchObject({
+    expect(await world.recordOf('A')).toMatchObject({
       status: 'dead',
       error_code: 'retirement_refused_409',
     });
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
 
     for (const id of ['room_A', 'room_B']) world.sandbox.allowObject(id);
-    await expectNothingToSend(world);
-    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
-    await addRooms(world, 'B');
+    await world.expectNothingToSend();
+    await world.retry('A');
+    await world.addRooms('B');
     await world.sync();
-    expect(isActive(world, 'room_A')).toBe(false);
+    expect(world.isActive('room_A')).toBe(false);
     expect(await world.statusesOf('rooms')).toEqual({
       A: 'retired',
       B: 'synced',
@@ -120,45 +102,29 @@ describe('a row that is gone', () => {
   });
 
   it('has its object left alone where the stream retires nothing', async () => {
-    const world = await open(rooms({ retire: 'keep' }));
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    const world = await open(rooms({ retire: 'keep' }), { synced: ['A', 'B'] });
+    await world.remove('A');
     // A preview counts the row before and after a sync has noted that it was deleted.
-    const kept = async () => (await previewStream(world.deps(), world.stream('rooms'))).kept;
+    const kept = async () => (await world.preview()).kept;
     expect(await kept()).toBe(1);
-    await expectNothingToSend(world);
-    expect(isActive(world, 'room_A')).toBe(true);
+    await world.expectNothingToSend();
+    expect(world.isActive('room_A')).toBe(true);
     expect(await kept()).toBe(1);
-  });
-
-  it('is only deleted from the state if it never reached the service', async () => {
-    const world = await open(retiring);
-    await addRooms(world, 'A', 'B');
-    world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
-    await world.sync();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-    await expectNothingToSend(world);
-    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
   });
 
   it('leaves its record settled as it was when it goes between plan and request', async () => {
-    const world = await open(retiring);
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    await rename(world, 'A', 'Aula');
+    const world = await open(retiring, { synced: ['A', 'B'] });
+    await world.rename('A', 'Aula');
     const { runId, queue } = await world.plan();
-    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.remove('A');
     await world.finish(runId, queue);
-    expect(isActive(world, 'room_A')).toBe(true);
+    expect(world.isActive('room_A')).toBe(true);
     await world.sync();
-    expect(isActive(world, 'room_A')).toBe(false);
+    expect(world.isActive('room_A')).toBe(false);
   });
 
   it('has no object deactivated if all rows are gone while a lost answer is repeated', async () => {
-    const world = await open(retiring);
-    await addRooms(world, ...codes(30));
-    await world.sync();
+    const world = await open(retiring, { synced: codes(30) });
     await world.sql`UPDATE rooms SET name = name || '!'`;
     const { runId, queue } = await world.plan();
     world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer' });
@@ -172,7 +138,7 @@ describe('a row that is gone', () => {
   describe('but is there under another key', () => {
     const byNumber = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 
-    async function openMoved(): Promise<World> {
+    async function openMoved(): Promise<RoomWorld> {
       const world = await open(byNumber);
       await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('Z', 'z', '9')`;
       await world.sync();
@@ -180,34 +146,177 @@ describe('a row that is gone', () => {
       return world;
     }
 
-    it('keeps its object active, which the new record takes over', async () => {
-      const world = await openMoved();
-      await rename(world, 'B', 'b');
-      await world.sync();
-      expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
-      expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'b' });
-      expect(await world.statusesOf('rooms')).toEqual({ B: 'synced', Z: 'synced' });
-      await expectNothingToSend(world);
-    });
-
     it('keeps its object active when the new record is refused', async () => {
       const world = await openMoved();
-      await rename(world, 'B', 'b');
-      world.sandbox.refuseObject('room_1', { status: 400, message: 'no' });
+      await world.rename('B', 'b');
+      world.refuse('room_1');
       const { runId, queue } = await world.plan();
       const [first = 0, ...rest] = queue;
       const { queue: next } = await world.apply(first);
       world.sandbox.allowObject('room_1');
       await world.finish(runId, [...rest, ...next]);
       expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
-    });
-
-    it('keeps its object active when the answer to the new record was lost', async () => {
-      const world = await openMoved();
-      await rename(world, 'B', 'b');
+      // Or when its answers are lost.
+      await world.rename('B', 'c');
       world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer', times: 4 });
       await world.sync();
       expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
     });
+  });
+});
+
+describe('a deactivation that sets fields', () => {
+  const FIELDS = ['name', 'seats', 'tags', 'count', 'open', 'color'].map((name) => ({
+    extId: `room.${name}`,
+  }));
+  const NOTE = { 'room.note': 'closed' };
+  const closing = (
+    fields: Record<string, string | number | boolean | string[] | null>,
+    changes: Partial<Declaration> = {},
+  ) => rooms({ retire: { deactivate: true, fields }, ...changes });
+
+  async function openRetired(config = closing({ 'room.name': 'closed', ...NOTE })): Promise<RoomWorld> {
+    const world = await open(config, { synced: ['A', 'B'] });
+    world.edit('room_A', { 'room.name': 'Room A' });
+    await world.remove('A');
+    await world.sync();
+    return world;
+  }
+  const fieldsOf = (world: RoomWorld) => world.fieldsOf('room_A');
+
+  it('sets the fields beside active: false, and keeps all other fields', async () => {
+    const world = await open(
+      closing({
+        'room.name': 'closed',
+        'room.seats': null,
+        'room.tags': ['x', 'y'],
+        'room.count': 0,
+        'room.open': false,
+      }),
+      { synced: ['B'], sandbox: { schema: { types: [{ extId: 'room' }], fields: FIELDS } } },
+    );
+    await world.sql`INSERT INTO rooms (code, name, seats) VALUES ('A', 'Room A', 4)`;
+    await world.sync();
+    world.sandbox.changeObject('room_A', {
+      fields: [...(world.sandbox.object('room_A')?.fields ?? []), { fieldId: 'room.color', values: ['red'] }],
+    });
+    await world.remove('A');
+    await world.sync();
+    expect(world.isActive('room_A')).toBe(false);
+    expect(fieldsOf(world)).toEqual({
+      'room.name': 'closed',
+      'room.tags': 'x,y',
+      'room.count': '0',
+      'room.open': 'false',
+      'room.color': 'red',
+    });
+    expect(world.isActive('room_B')).toBe(true);
+    const [latest] = await listWrites(world.state.db, { stream: 'rooms', localKey: 'A' }, 1);
+    expect(latest?.fields).toEqual([
+      'active',
+      'room.name',
+      'room.seats',
+      'room.count',
+      'room.open',
+      'room.tags',
+    ]);
+    await world.expectNothingToSend();
+  });
+
+  it('is shown field by field before it happens', async () => {
+    const world = await open(closing(NOTE), { synced: ['A', 'B'] });
+    await world.remove('A');
+    const changes = [
+      { field: 'active', old: ['true'], new: ['false'] },
+      { field: 'room.note', old: [], new: ['closed'] },
+    ];
+    const planned = [{ operation: 'retire', key: 'A' }] as const;
+    expect(await describeOperations(world.deps(), world.stream('rooms'), planned, CONTEXT)).toMatchObject([
+      { changes },
+    ]);
+    expect((await world.explain('A')).changes).toEqual(changes);
+  });
+
+  it.each(['fields', 'object'] as const)(
+    'is undone by the mapping when the row is back (owns: %s)',
+    async (owns) => {
+      const world = await openRetired(closing({ 'room.name': 'closed', ...NOTE }, { owns }));
+      expect(fieldsOf(world)).toEqual({ 'room.name': 'closed', 'room.note': 'closed' });
+      await world.addRooms('A');
+      await world.sync();
+      expect(world.isActive('room_A')).toBe(true);
+      expect(fieldsOf(world)).toEqual({ 'room.name': 'Room A' });
+      await world.expectInSync();
+      await world.expectNothingToSend();
+    },
+  );
+
+  it('leaves an unmapped field as somebody has written it when the row is back', async () => {
+    const world = await openRetired();
+    world.edit('room_A', { 'room.note': 'reopens in May' });
+    await world.addRooms('A');
+    await world.sync();
+    expect(fieldsOf(world)).toEqual({ 'room.name': 'Room A', 'room.note': 'reopens in May' });
+    // Nor does it empty a field of an active object that has the same value.
+    world.edit('room_A', { 'room.note': 'closed' });
+    await world.rename('A', 'Aula');
+    await world.sync();
+    expect(fieldsOf(world)).toEqual({ 'room.name': 'Aula', 'room.note': 'closed' });
+  });
+
+  it('waits for the end of bookings, and sets the fields of an object that somebody has deactivated', async () => {
+    const world = await open(closing({ 'room.name': 'closed' }), { synced: ['A', 'B'] });
+    world.book('room_A');
+    await world.remove('A');
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'deferred' });
+    expect(world.nameOf('A')).toBe('Room A');
+    world.sandbox.cancelReservation('res_room_A');
+    world.sandbox.changeObject('room_A', { active: false });
+    await world.sync();
+    expect(world.nameOf('A')).toBe('closed');
+    await world.expectNothingToSend();
+  });
+
+  it.each(['changed', 'onCreate'] as const)(
+    'has an emptied field filled by the mapping again when the row is back (write: %s)',
+    async (write) => {
+      const world = await openRetired(
+        closing({ 'room.name': null }, { fields: { 'room.name': { from: 'name', write } } }),
+      );
+      expect(world.nameOf('A')).toBeUndefined();
+      // A find lags behind younger acceptances.
+      await world.passHour();
+      await world.addRooms('A');
+      await world.sync();
+      expect(world.nameOf('A')).toBe('Room A');
+      await world.expectNothingToSend();
+    },
+  );
+
+  it('is no drift when a field changes later, and is repeated when the object is active again', async () => {
+    const world = await openRetired(closing({ 'room.name': 'closed' }));
+    world.edit('room_A', { 'room.name': 'Old hall' });
+    await world.passHour();
+    expect(await world.verify()).toMatchObject({ drifting: 0 });
+    world.sandbox.changeObject('room_A', { active: true });
+    expect(await world.verify()).toMatchObject({ drifting: 1 });
+    await world.repair();
+    expect(world.isActive('room_A')).toBe(false);
+    expect(world.nameOf('A')).toBe('closed');
+  });
+
+  it('names a field that the service does not know before anything is written', async () => {
+    const world = await open(closing(NOTE), {
+      sandbox: {
+        schema: {
+          types: [{ extId: 'room' }],
+          fields: [{ extId: 'room.name' }, { extId: 'room.seats' }, { extId: 'room.notes' }],
+        },
+      },
+    });
+    expect(await findUnknownNames(world.destination, [world.stream('rooms')], CONTEXT)).toEqual([
+      "the service knows no field 'room.note' (streams.rooms); did you mean 'room.notes'?",
+    ]);
   });
 });
