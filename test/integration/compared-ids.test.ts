@@ -4,27 +4,16 @@ import { describe, expect, it } from 'vitest';
 import { keyOf, keySql, type ExternalIdRule } from '../../src/streams/external-id-rule.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
-import { verify } from '../../src/sync/verify/verify.js';
-import {
-  addRooms,
-  expectNothingToSend,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-  roomsAndCourses,
-} from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { keepRooms, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 
 const comparing = (externalIds: ExternalIdRule, config: SlotsyncConfig = rooms()): SlotsyncConfig => ({
   ...config,
   service: { ...config.service, externalIds },
 });
 const CASE = { case: 'insensitive' } as const;
-const namesOf = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
-const messagesOf = async (world: World, stream = 'rooms') =>
+const messagesOf = async (world: RoomWorld, stream = 'rooms') =>
   Object.fromEntries(
     Object.values(await world.recordsOf(stream)).map(({ local_key, status, error_message }) => [
       local_key,
@@ -60,10 +49,9 @@ const WAYS: [NonNullable<SandboxOptions['externalIds']>, ExternalIdRule, string,
 ];
 
 describe.each(WAYS)('external ids at a service with the rule %s', (externalIds, rule, one, other) => {
-  it('fail rows with equal ids, and each record names the other key', async () => {
-    const world = await open(comparing(rule), { sandbox: { externalIds } });
-    await addRooms(world, one, other, 'B');
-    await world.sync();
+  it('fail rows with equal ids, and each record names the other key; else another spelling keeps its object', async () => {
+    const config = comparing(rule, rooms({ retire: 'deactivate' }));
+    const world = await open(config, { sandbox: { externalIds }, synced: [one, other, 'B'] });
     const shared = keyOf(rule, `room_${one}`);
     expect(await messagesOf(world)).toEqual({
       [one]: `external id '${shared}' is also that of ${other}`,
@@ -71,24 +59,20 @@ describe.each(WAYS)('external ids at a service with the rule %s', (externalIds, 
       B: 'synced',
     });
     expect(world.sandbox.objects()).toHaveLength(1);
-  });
 
-  it('identify objects, and a row with another spelling keeps its object', async () => {
-    const config = comparing(rule, rooms({ retire: 'deactivate' }));
-    const world = await open(config, { sandbox: { externalIds } });
-    await addRooms(world, one, 'B');
+    await world.remove(other);
     await world.sync();
     expect(await world.statusesOf('rooms')).toEqual({ [one]: 'synced', B: 'synced' });
-    await expectNothingToSend(world);
+    await world.expectNothingToSend();
     await world.sql`UPDATE rooms SET code = ${other}, name = 'anew' WHERE code = ${one}`;
     await world.sync();
     await world.sync();
     expect(await world.statusesOf('rooms')).toEqual({ [other]: 'synced', B: 'synced' });
     expect(world.sandbox.objects()).toMatchObject([{ active: true }, { active: true }]);
     expect(world.sandbox.objects().map(({ fields }) => fields[0]?.values)).toContainEqual(['anew']);
-    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
-    expect(await verify(world.verifying())).toMatchObject({ drifting: 0 });
-    await expectNothingToSend(world);
+    await world.passHour();
+    expect(await world.verify()).toMatchObject({ drifting: 0 });
+    await world.expectNothingToSend();
   });
 });
 
@@ -96,26 +80,26 @@ it('an external id is written as its row spells it, and kept as the service spel
   const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
   const fields = [{ fieldId: 'room.name', values: ['by hand'] }];
   world.sandbox.addObject({ extId: 'ROOM_a1', typeId: 'room', fields });
-  await addRooms(world, 'A1', 'B2');
+  await world.addRooms('A1', 'B2');
   await world.sync();
-  expect(namesOf(world)).toEqual(['ROOM_a1', 'room_B2']);
-  expect(nameAtService(world, 'A1')).toBe('Room A1');
+  expect(world.ids()).toEqual(['ROOM_a1', 'room_B2']);
+  expect(world.nameOf('A1')).toBe('Room A1');
   await world.sql`DELETE FROM rooms`;
   await world.sync();
-  expect(namesOf(world)).toEqual(['ROOM_a1', 'room_B2']);
+  expect(world.ids()).toEqual(['ROOM_a1', 'room_B2']);
 });
 
 it('a reference to an object of another spelling is no difference', async () => {
   const world = await open(comparing(CASE, roomsAndCourses()), { sandbox: { externalIds: 'ignore-case' } });
   world.sandbox.addObject({ extId: 'ROOM_a1', typeId: 'room' });
-  await addRooms(world, 'A1');
+  await world.addRooms('A1');
   await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A1')`;
   await world.sync();
-  world.sandbox.changeObject('course_C', { fields: [{ fieldId: 'course.room', values: ['ROOM_a1'] }] });
-  await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
-  expect(await verify(world.verifying())).toMatchObject({ drifting: 0 });
+  world.edit('course_C', { 'course.room': 'ROOM_a1' });
+  await world.passHour();
+  expect(await world.verify()).toMatchObject({ drifting: 0 });
   await world.sql`UPDATE slotsync.records SET in_doubt = true`;
-  await expectNothingToSend(world);
+  await world.expectNothingToSend();
 });
 
 it('a reference in a list is added once in any spelling, and removed with its row', async () => {
@@ -123,7 +107,7 @@ it('a reference in a list is added once in any spelling, and removed with its ro
   const config = comparing(CASE, roomsAndCourses({ references }));
   const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
   await world.sql`ALTER TABLE courses ADD list text[]`;
-  await addRooms(world, 'A1', 'B2');
+  await world.addRooms('A1', 'B2');
   await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL, '{A1,B2}')`;
   await world.sync();
   const list = () =>
@@ -131,7 +115,7 @@ it('a reference in a list is added once in any spelling, and removed with its ro
   const values = ['ROOM_a1', 'room_X', 'room_B2'];
   world.sandbox.changeObject('course_C', { fields: [{ fieldId: 'course.room', values }] });
   // Finds lag behind younger acceptances.
-  const age = () => world.sql`UPDATE slotsync.records SET synced_at = now() - interval '1 hour'`;
+  const age = () => world.passHour();
   await world.sql`UPDATE courses SET name = 'Renamed'`;
   await age();
   await world.sync();
@@ -144,16 +128,14 @@ it('a reference in a list is added once in any spelling, and removed with its ro
 
 it('a setting externalIds that is added later retires no object by a former spelling', async () => {
   const config = comparing(CASE, rooms({ retire: 'deactivate' }));
-  const world = await open(config, { sandbox: { externalIds: 'ignore-case' } });
-  await addRooms(world, 'A1', 'B', 'C');
-  await world.sync();
+  const world = await open(config, { sandbox: { externalIds: 'ignore-case' }, synced: ['A1', 'B', 'C'] });
   await world.sql`UPDATE slotsync.records SET external_id = 'room_' || local_key`;
   // The answer about the row with the other spelling was not accepted, and the row is gone.
   await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, in_doubt)
     VALUES ('rooms', 'a1', 'room_a1', 'failed', true)`;
   await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'B', 'room_B', 'match')`;
   await world.sql`UPDATE slotsync.streams SET fingerprint = 'another'`;
-  await rename(world, 'B', 'anew');
+  await world.rename('B', 'anew');
   for (let runs = 0; runs < 2; runs++) {
     await world.sync();
     await world.drainInbox();
@@ -162,25 +144,26 @@ it('a setting externalIds that is added later retires no object by a former spel
   const ids = Object.values(await world.recordsOf('rooms')).map(({ external_id }) => external_id);
   expect(ids).toEqual(['room_a1', 'room_b', 'room_c']);
   expect(world.sandbox.objects()).toMatchObject([{ active: true }, { active: true }, { active: true }]);
-  expect(namesOf(world)).toEqual(['room_A1', 'room_B', 'room_C']);
-  expect(nameAtService(world, 'B')).toBe('anew');
-  await expectNothingToSend(world);
+  expect(world.ids()).toEqual(['room_A1', 'room_B', 'room_C']);
+  expect(world.nameOf('B')).toBe('anew');
+  await world.expectNothingToSend();
 });
 
 it('a setting externalIds that is added later keeps one of the links that become equal', async () => {
-  const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
-  await addRooms(world, 'A', 'B', 'C');
-  await world.sync();
+  const world = await open(comparing(CASE), {
+    sandbox: { externalIds: 'ignore-case' },
+    synced: ['A', 'B', 'C'],
+  });
   await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by, linked_at) VALUES
     ('rooms', 'A', 'ROOM_a', 'match', now()), ('rooms', 'B', 'Room_A', 'match', now() - interval '1 day')`;
   await world.sql`UPDATE slotsync.streams SET fingerprint = 'another'`;
-  await rename(world, 'C', 'anew');
+  await world.rename('C', 'anew');
   const { errors } = await world.sync();
   expect(errors).toEqual([]);
   expect(await world.sql`SELECT local_key, external_id FROM slotsync.links ORDER BY 1`).toMatchObject([
     { local_key: 'A', external_id: 'room_a' },
     { local_key: 'B', external_id: 'Room_A' },
   ]);
-  expect(nameAtService(world, 'C')).toBe('anew');
+  expect(world.nameOf('C')).toBe('anew');
   expect(await messagesOf(world)).toMatchObject({ A: 'synced', C: 'synced' });
 });

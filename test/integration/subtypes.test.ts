@@ -4,24 +4,11 @@ import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { groupByTypes } from '../../src/streams/stream.js';
 import { matchStreams } from '../../src/sync/match/match-streams.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
-import { adopt, verify } from '../../src/sync/verify/verify.js';
-import { COURSES } from '../support/campus.js';
-import {
-  ROOMS,
-  addRooms,
-  codes,
-  expectNothingToSend,
-  isActive,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-  bookObject,
-} from '../support/room-worlds.js';
-import type { World, WorldOptions } from '../support/world.js';
+import { adopt } from '../../src/sync/verify/verify.js';
+import type { WorldOptions } from '../support/world.js';
+import { codes, COURSES, keepRooms, ROOMS, rooms, type RoomWorld } from '../support/steps.js';
 
-const openWorld = keepRoomWorlds();
+const openWorld = keepRooms();
 
 const SUBTYPED_FIELDS = Object.keys(ROOMS.fields);
 const SUBTYPED = { ...ROOMS, subtypes: ['classroom', 'lab'] };
@@ -29,16 +16,13 @@ const subtyped = (changes: Parameters<typeof rooms>[0] = {}): SlotsyncConfig =>
   rooms({ ...SUBTYPED, ...changes });
 
 /** Opens a world in which A is a classroom made by hand, and B is not at the service yet. */
-async function open(config = subtyped(), options: WorldOptions = {}): Promise<World> {
+async function open(config = subtyped(), options: WorldOptions = {}): Promise<RoomWorld> {
   const world = await openWorld(config, options);
-  addObject(world, 'room_A', 'classroom', 'by hand');
-  await addRooms(world, 'A', 'B');
+  world.addObject('room_A', { 'room.name': 'by hand' }, 'classroom');
+  await world.addRooms('A', 'B');
   return world;
 }
-const addObject = (world: World, extId: string | null, typeId: string, name: string) =>
-  world.sandbox.addObject({ extId, typeId, fields: [{ fieldId: 'room.name', values: [name] }] });
-const typeOf = (world: World, code: string) => world.sandbox.object(`room_${code}`)?.typeId;
-const remove = (world: World, code: string) => world.sql`DELETE FROM rooms WHERE code = ${code}`;
+const typeOf = (world: RoomWorld, code: string) => world.sandbox.object(`room_${code}`)?.typeId;
 
 const OWNS = [['fields'], ['object']] as const;
 
@@ -49,12 +33,12 @@ describe('an object of a subtype', () => {
       const world = await open(subtyped({ owns }));
       expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
       expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'classroom' });
-      expect(nameAtService(world, 'A')).toBe('Room A');
+      expect(world.nameOf('A')).toBe('Room A');
       expect(typeOf(world, 'B')).toBe('room');
-      await expectNothingToSend(world);
-      await rename(world, 'A', 'Renamed');
+      await world.expectNothingToSend();
+      await world.rename('A', 'Renamed');
       expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
-      expect([typeOf(world, 'A'), nameAtService(world, 'A')]).toEqual(['classroom', 'Renamed']);
+      expect([typeOf(world, 'A'), world.nameOf('A')]).toEqual(['classroom', 'Renamed']);
     },
   );
 
@@ -67,25 +51,20 @@ describe('an object of a subtype', () => {
       A: { status: 'dead', error_message: expect.stringContaining('as a classroom, not a room') },
       B: { status: 'synced' },
     });
-    expect(nameAtService(world, 'A')).toBe('by hand');
+    expect(world.nameOf('A')).toBe('by hand');
   });
 
-  it('is deactivated, and keeps its type', async () => {
+  it('is deactivated once it is not booked any more, and keeps its type', async () => {
     const world = await open(subtyped({ retire: 'deactivate' }));
     await world.sync();
-    await remove(world, 'A');
+    world.book('room_A', 'classroom');
+    await world.remove('A');
+    await world.sync();
+    expect(await world.recordOf('A')).toMatchObject({ error_code: 'still_reserved' });
+    expect(world.isActive('room_A')).toBe(true);
+    world.sandbox.cancelReservation('res_room_A');
     expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
-    expect([isActive(world, 'room_A'), typeOf(world, 'A')]).toEqual([false, 'classroom']);
-  });
-
-  it('is not deactivated while it is booked', async () => {
-    const world = await open(subtyped({ retire: 'deactivate' }));
-    await world.sync();
-    bookObject(world, 'room_A', 'classroom');
-    await remove(world, 'A');
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({ A: { error_code: 'still_reserved' } });
-    expect(isActive(world, 'room_A')).toBe(true);
+    expect([world.isActive('room_A'), typeOf(world, 'A')]).toEqual([false, 'classroom']);
   });
 
   it('is referred to as an object of the stream, and its bookings are compared', async () => {
@@ -112,9 +91,9 @@ describe('overwriting in a stream with subtypes', () => {
   it('is found in each of the types, even where the types are read whole', async () => {
     const world = await openWorld(subtyped());
     const all = codes(1500);
-    for (const code of all) addObject(world, `room_${code}`, 'classroom', 'by hand');
-    await addRooms(world, ...all);
-    const preview = await previewStream(world.deps(), world.stream('rooms'));
+    for (const code of all) world.addObject(`room_${code}`, { 'room.name': 'by hand' }, 'classroom');
+    await world.addRooms(...all);
+    const preview = await world.preview();
     expect(preview).toMatchObject({ holds: { overwrite: { count: 1500 } } });
   });
 });
@@ -126,17 +105,17 @@ describe('verify of a stream with subtypes', () => {
     async (findsSubtypes) => {
       const world = await open(subtyped(), { sandbox: { findsSubtypes } });
       await world.sync();
-      addObject(world, 'hand', 'classroom', 'nobody’s');
-      expect(await verify(world.verifying())).toMatchObject({
+      world.addObject('hand', { 'room.name': 'nobody’s' }, 'classroom');
+      expect(await world.verify()).toMatchObject({
         drifting: 0,
         extra: 1,
         streams: [{ stream: 'rooms', compared: 2, waiting: 0 }],
       });
-      world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.name', values: ['changed'] }] });
+      world.edit('room_A', { 'room.name': 'changed' });
       world.sandbox.changeObject('room_B', { active: false });
       await world.passLateWrites();
       await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 minute'`;
-      expect(await verify(world.verifying())).toMatchObject({
+      expect(await world.verify()).toMatchObject({
         drifting: 2,
         streams: [{ compared: 2, changed: 1, inactive: 1 }],
       });
@@ -145,17 +124,17 @@ describe('verify of a stream with subtypes', () => {
 
   it('adopts objects of each type', async () => {
     const world = await open(subtyped());
-    await rename(world, 'B', 'x');
-    addObject(world, 'room_B', 'lab', 'x');
-    addObject(world, 'hand', 'lab', 'nobody’s');
+    await world.rename('B', 'x');
+    world.addObject('room_B', { 'room.name': 'x' }, 'lab');
+    world.addObject('hand', { 'room.name': 'nobody’s' }, 'lab');
     expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, differing: 1, unowned: 1 }]);
   });
 
   it('counts an object without a record with the first stream of its types', async () => {
     const labs = { ...ROOMS, type: 'lab', subtypes: ['store'], externalId: 'lab_{code}' };
     const world = await openWorld({ streams: { rooms: SUBTYPED, labs } });
-    for (const type of ['room', 'lab', 'store']) addObject(world, null, type, 'x');
-    const { streams } = await verify(world.verifying(), { extras: true });
+    for (const type of ['room', 'lab', 'store']) world.addObject(null, { 'room.name': 'x' }, type);
+    const { streams } = await world.verify({ extras: true });
     expect(streams).toMatchObject([{ type: 'room, classroom, lab', extra: 3 }, { stream: 'labs' }]);
   });
 });
@@ -170,8 +149,8 @@ describe('match of a stream with subtypes', () => {
         { ...matching, service: { searchByFields } },
         { sandbox: { searchesFields: searchByFields } },
       );
-      addObject(world, 'hand_7', 'lab', 'Room A');
-      await addRooms(world, 'A');
+      world.addObject('hand_7', { 'room.name': 'Room A' }, 'lab');
+      await world.addRooms('A');
       expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
       expect(world.sandbox.objects()).toMatchObject([{ extId: 'hand_7', typeId: 'lab' }]);
       expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'hand_7' } });
@@ -180,7 +159,7 @@ describe('match of a stream with subtypes', () => {
 
   it('compares objects of each type with the rows', async () => {
     const world = await open(matching);
-    addObject(world, 'hand_7', 'lab', 'Room B');
+    world.addObject('hand_7', { 'room.name': 'Room B' }, 'lab');
     const [found, ...others] = await matchStreams(world.deps(), {
       names: ['rooms'],
       by: undefined,
