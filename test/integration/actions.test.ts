@@ -9,15 +9,12 @@ import { retryRecords } from '../../src/state/records/retry-records.js';
 import { pruneNotes } from '../../src/state/retention.js';
 import { setPaused } from '../../src/state/runs/advance-run.js';
 import { approve } from '../../src/sync/operator/approve.js';
-import { OPERATOR } from '../support/operator.js';
-import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { FEW, keepRooms, OPERATOR, rooms, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
-const FEW = { count: 2, percent: 10 };
+const open = keepRooms();
 
 /** Returns the noted actions, oldest first. */
-async function noted({ state, sql }: World) {
+async function noted({ state, sql }: RoomWorld) {
   expect(await sql`SELECT FROM slotsync.actions WHERE at > now()`).toHaveLength(0);
   const actions = await listActions(state.db, { limit: 100 });
   return actions
@@ -25,58 +22,37 @@ async function noted({ state, sql }: World) {
     .map(({ by, via, action, subject, runId, reason }) => ({ by, via, action, subject, runId, reason }));
 }
 
-/** Opens a world whose run 2 holds three deactivations of rooms. */
-async function openHeld(): Promise<World> {
-  const world = await open(rooms({ retire: 'deactivate', limits: { retire: FEW } }));
-  await addRooms(world, 'A', 'B', 'C', 'D');
-  await world.sync();
-  await world.sql`DELETE FROM rooms WHERE code <> 'A'`;
-  await world.sync();
-  return world;
-}
-
 it('an approval and a rejection are noted with run, number, person and reason', async () => {
-  const world = await openHeld();
+  const world = await open(rooms({ retire: 'deactivate', limits: { retire: FEW } }), {
+    synced: ['A', 'B', 'C', 'D'],
+  });
+  await world.remove('B', 'C', 'D');
+  await world.sync();
   const approving = {
     ...world.approving(),
     actor: { by: 'ada', via: 'command', reason: 'moved to Lund' } as const,
   };
+  await rejectGates(world.state.db, 2, {}, { by: null, via: 'page' });
   await approve(approving, { runId: 2 });
   await expect(approve(approving, { runId: 2 })).rejects.toThrow('is already approved');
   await expect(rejectGates(world.state.db, 2, {}, OPERATOR)).rejects.toThrow();
+  const facts = { subject: 'rooms: retire 3', runId: 2 };
   expect(await noted(world)).toEqual([
-    {
-      by: 'ada',
-      via: 'command',
-      action: 'approve',
-      subject: 'rooms: retire 3',
-      runId: 2,
-      reason: 'moved to Lund',
-    },
+    { by: null, via: 'page', action: 'reject', ...facts, reason: null },
+    { by: 'ada', via: 'command', action: 'approve', ...facts, reason: 'moved to Lund' },
   ]);
 
   const [action] = await listActions(world.state.db, { limit: 1 });
-  const text = answerToText(
-    actionsDocument(action ? [{ ...action, at: new Date('2026-03-02T05:00:00Z') }] : []),
-    {
-      timeZone: 'UTC',
-      columns: 80,
-    },
-  );
+  const document = actionsDocument(action ? [{ ...action, at: new Date('2026-03-02T05:00:00Z') }] : []);
+  const text = answerToText(document, { timeZone: 'UTC', columns: 80 });
   expect(text).toContain('2026-03-02 05:00:00 UTC: ada approved rooms: retire 3, run 2\n');
   expect(text).toContain('Reason: moved to Lund');
-
-  const other = await openHeld();
-  await rejectGates(other.state.db, 2, {}, { by: null, via: 'page' });
-  expect(await noted(other)).toEqual([
-    { by: null, via: 'page', action: 'reject', subject: 'rooms: retire 3', runId: 2, reason: null },
-  ]);
 });
 
 it('an action is noted once for each run and stream, and only if it had an effect', async () => {
   const world = await open(rooms());
   const { db } = world.state;
-  await addRooms(world, 'A');
+  await world.addRooms('A');
   const runId = await world.startRun();
   const pause = (paused: boolean) =>
     actAs(db, OPERATOR, paused ? 'pause' : 'resume', (tx) => setPaused(tx, paused, runId), toRuns);
@@ -93,13 +69,7 @@ it('an action is noted once for each run and stream, and only if it had an effec
     ['retry', "rooms '1', '2', '3', '4', '5' and 2 more", null],
     ['retry', "halls 'H'", null],
   ]);
-});
-
-it('an action that fails is rolled back and is not noted', async () => {
-  const world = await open(rooms());
-  const { db } = world.state;
-  await addRooms(world, 'A');
-  const runId = await world.startRun();
+  // An action that fails is rolled back and is not noted.
   const failing = actAs(
     db,
     OPERATOR,
@@ -111,19 +81,19 @@ it('an action that fails is rolled back and is not noted', async () => {
     toRuns,
   );
   await expect(failing).rejects.toThrow('no connection');
-  expect(await noted(world)).toEqual([]);
+  expect(await noted(world)).toHaveLength(4);
   expect(await world.sql`SELECT FROM slotsync.runs WHERE paused_at IS NOT NULL`).toHaveLength(0);
 });
 
 it('forgetting a key clears the actions that quote it, and its own action names no key', async () => {
   const world = await open(rooms());
   const { db } = world.state;
-  await addRooms(world, 'Eva-1', 'Eva-11');
+  await world.addRooms('Eva-1', 'Eva-11');
   await world.sync();
   for (const localKey of ['Eva-1', 'Eva-11'])
     for (const subject of toRecords([{ stream: 'rooms', localKey }]))
       await noteAction(db, { ...OPERATOR, reason: `${localKey} asked for it` }, 'retry', subject);
-  await world.sql`DELETE FROM rooms WHERE code = 'Eva-1'`;
+  await world.remove('Eva-1');
   await actAs(
     db,
     OPERATOR,

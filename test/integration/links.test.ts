@@ -4,10 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/links.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { claimObjects } from '../../src/state/records/claims.js';
-import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
-import { until } from '../support/wait.js';
+import { keepRooms, rooms, until } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 
 const link = (localKey: string, externalId: string, more: Partial<NewLink> = {}): NewLink => ({
   stream: 'rooms',
@@ -32,33 +31,38 @@ describe('linkRecords', () => {
     expect(await world.sql`SELECT FROM slotsync.object_claims`).toHaveLength(0);
   });
 
-  it.each([
-    ['a second link of a key', link('A', 'other'), /already linked to 'old_A'/],
-    ['a second link to an object', link('B', 'old_A'), /rooms 'A' is already linked to 'old_A'/],
-    ['a second link to a number', link('B', 'other', { destinationId: '7' }), /number 7/],
-    ['an object that was accepted as another record', link('B', 'room_S'), /rooms 'S' owns the object/],
-    ['a key whose object was accepted', link('S', 'other'), /owns the object 'room_S'/],
-    ['an object whose write is in doubt', link('B', 'room_D'), /rooms 'D' owns the object/],
-    ['a key whose write is in doubt', link('D', 'other'), /owns the object 'room_D'/],
-    ['an object that a batch has claimed', link('B', 'busy'), /a batch is writing/],
-  ])('refuses %s', async (_, wanted, reason) => {
+  it('refuses what another fact contradicts, and makes at most one of several links to one object', async () => {
     const world = await open(rooms(), { synced: ['S'] });
     await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, in_doubt) VALUES
       ('rooms', 'D', 'room_D', 'failed', true)`;
     await claimObjects(world.state.db, { token: 'batch', seconds: 60 }, ['busy']);
     await linkRecords(world.state, [link('A', 'old_A', { destinationId: '7' })]);
-    const { linked, refused } = await linkRecords(world.state, [wanted]);
-    expect({ linked, refused }).toEqual({
-      linked: [],
-      refused: [{ link: wanted, reason: expect.any(String) }],
-    });
-    expect(refused[0]?.reason).toMatch(reason);
-    expect(await world.sql`SELECT FROM slotsync.links`).toHaveLength(1);
+    const contradicted: [what: string, wanted: NewLink, reason: RegExp][] = [
+      ['a second link of a key', link('A', 'other'), /already linked to 'old_A'/],
+      ['a second link to an object', link('B', 'old_A'), /rooms 'A' is already linked to 'old_A'/],
+      ['a second link to a number', link('B', 'other', { destinationId: '7' }), /number 7/],
+      ['an object that was accepted as another record', link('B', 'room_S'), /rooms 'S' owns the object/],
+      ['a key whose object was accepted', link('S', 'other'), /owns the object 'room_S'/],
+      ['an object whose write is in doubt', link('B', 'room_D'), /rooms 'D' owns the object/],
+      ['a key whose write is in doubt', link('D', 'other'), /owns the object 'room_D'/],
+      ['an object that a batch has claimed', link('B', 'busy'), /a batch is writing/],
+    ];
+    for (const [what, wanted, reason] of contradicted) {
+      const { linked, refused } = await linkRecords(world.state, [wanted]);
+      expect([what, linked]).toEqual([what, []]);
+      expect(refused).toEqual([{ link: wanted, reason: expect.stringMatching(reason) }]);
+      expect(await world.sql`SELECT FROM slotsync.links`).toHaveLength(1);
+    }
+    const made = await Promise.all(
+      ['E', 'F', 'G'].map((key) => linkRecords(world.state, [link(key, 'old')])),
+    );
+    expect(made.flatMap(({ linked }) => linked).length).toBeLessThanOrEqual(1);
+    expect(made.flatMap(({ refused }) => refused).length).toBeGreaterThanOrEqual(2);
   });
 
   it('protects a link that is made while a batch claims the same records', async () => {
     const world = await open(rooms());
-    await addRooms(world, '1');
+    await world.addRooms('1');
     const CLAIMING = 4711;
     await world.sql.unsafe(`
       CREATE FUNCTION wait_claiming() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -78,25 +82,16 @@ describe('linkRecords', () => {
     expect(await world.recordsOf('rooms')).toMatchObject({ 1: { error_code: 'external_id_shared' } });
     expect(world.sandbox.objects()).toEqual([]);
   });
-
-  it('makes at most one of several simultaneous links to one object', async () => {
-    const world = await open(rooms());
-    const made = await Promise.all(
-      ['A', 'B', 'C'].map((key) => linkRecords(world.state, [link(key, 'old')])),
-    );
-    expect(made.flatMap(({ linked }) => linked).length).toBeLessThanOrEqual(1);
-    expect(made.flatMap(({ refused }) => refused).length).toBeGreaterThanOrEqual(2);
-  });
 });
 
 describe('a link to an object without an external id', () => {
   it('says that its external id is to be assigned when the service refuses the write', async () => {
     const world = await open({ ...rooms(), service: { assignExternalIds: true } });
-    await addRooms(world, 'A', 'B');
-    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
+    await world.addRooms('A', 'B');
+    const { id } = world.addObject(null);
     await linkRecords(world.state, [link('A', 'room_A', { destinationId: String(id), assignsId: true })]);
     await world.sync();
-    expect((await world.recordsOf('rooms')).A?.error_message).toContain(
+    expect((await world.recordOf('A'))?.error_message).toContain(
       `this write assigns the external id 'room_A' to object ${id}: if the service cannot assign ids, enter the id there`,
     );
   });
@@ -106,8 +101,8 @@ describe('a link to an object without an external id', () => {
       { ...rooms(), service: { assignExternalIds: true } },
       { sandbox: { assignsExternalIds: true } },
     );
-    await addRooms(world, 'A');
-    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
+    await world.addRooms('A');
+    const { id } = world.addObject(null);
     await linkRecords(world.state, [link('A', 'room_A', { destinationId: String(id), assignsId: true })]);
     world.sandbox.changeObject(id, { extId: 'by_hand' });
     await world.sync();
@@ -148,13 +143,8 @@ it('a linked row without a record is planned as an update, by a preview and by a
 describe('a link that is made or undone', () => {
   it('has a record sent again that was given up without the link', async () => {
     const world = await open(rooms({ match: ['room.name'] }));
-    await addRooms(world, 'A');
-    for (const extId of ['one', 'two'])
-      world.sandbox.addObject({
-        extId,
-        typeId: 'room',
-        fields: [{ fieldId: 'room.name', values: ['Room A'] }],
-      });
+    await world.addRooms('A');
+    for (const extId of ['one', 'two']) world.addObject(extId, { 'room.name': 'Room A' });
     await world.sync();
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { error_code: 'match_ambiguous' } });
     await linkRecords(world.state, [link('A', 'one')]);
@@ -164,8 +154,8 @@ describe('a link that is made or undone', () => {
 
   it('is seen by the next run when it is undone, although the row has not changed', async () => {
     const world = await open(rooms());
-    await addRooms(world, 'A', 'B');
-    for (const extId of ['old_A', 'old_B']) world.sandbox.addObject({ extId, typeId: 'room', fields: [] });
+    await world.addRooms('A', 'B');
+    for (const extId of ['old_A', 'old_B']) world.addObject(extId);
     await linkRecords(world.state, [link('A', 'old_A')]);
     await world.sync('rooms');
     await world.sql`UPDATE slotsync.records SET object_hash = NULL, status = 'failed' WHERE local_key = 'B'`;

@@ -42,12 +42,8 @@ describe('noted requests by the second', () => {
     const totals = await readRequestTotals(db, second(100), second(0));
     expect(totals).toEqual({ requests: 23, throttled: 1, fastest: 20, fastestAt: early });
     expect(await readRequestTotals(db, late, second(0))).toMatchObject({ requests: 3, fastestAt: late });
-    expect(await readRequestTotals(db, second(0), second(0))).toEqual({
-      requests: 0,
-      throttled: 0,
-      fastest: 0,
-      fastestAt: null,
-    });
+    const none = { requests: 0, throttled: 0, fastest: 0, fastestAt: null };
+    expect(await readRequestTotals(db, second(0), second(0))).toEqual(none);
     const minutes = await listRequestSteps(db, { from: second(3600), seconds: 60, steps: 61 });
     expect(minutes).toHaveLength(61);
     expect(minutes.reduce((sum, { requests }) => sum + requests, 0)).toBe(23);
@@ -168,9 +164,15 @@ describe('noted processes', () => {
 
   const status = () => statusOf(world.state);
 
-  it('are named by status for a day, as no failure, if they are silent beside a worker', async () => {
+  it('are named by status for a day, as no failure, if they are silent beside a worker; none alive is reported', async () => {
     const { db } = world.state;
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
+      VALUES ('sync', 'sync', 'command', 'running', '{rooms}')`;
+    const unattended = 'Run 1 is unfinished, but no process works on it\n    → slotsync worker';
+    expect(await status()).toContain(unattended);
     await notePresence(db, { id: 'alive', ...worker }, null);
+    expect(await status()).not.toContain('no process works');
     for (const pid of [11, 12, 13, 14]) await notePresence(db, { id: `${pid}`, ...worker, pid }, null);
     expect(await status()).not.toContain('process 11');
     await notePresence(db, { id: '9', ...worker, command: 'sync', pid: 9 }, null);
@@ -182,16 +184,5 @@ describe('noted processes', () => {
     );
     expect(said).toContain('1 process more was seen before that.');
     expect(said).not.toMatch(/process 14|process 7|process 9|process 25|Not seen since/);
-  });
-
-  it('make status report an unfinished run while no process is alive', async () => {
-    await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
-      VALUES ('sync', 'sync', 'command', 'running', '{rooms}')`;
-    expect(await status()).toContain(
-      'Run 1 is unfinished, but no process works on it\n    → slotsync worker',
-    );
-    await notePresence(world.state.db, { id: 'alive', ...worker }, null);
-    expect(await status()).not.toContain('no process');
   });
 });

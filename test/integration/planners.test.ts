@@ -1,6 +1,6 @@
-// Guarantee 3
+// Guarantees 3, 6
 // Two processes plan one run, because the queue lost everything, or because the first process was frozen. The newer planner
-// wins, the other changes nothing, and every stream is sent.
+// wins, the other changes nothing, and every stream is sent. A plan reads mirror and state at different moments.
 import { describe, expect, it } from 'vitest';
 import { failPlanning } from '../../src/state/runs/end-run.js';
 import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/claim-planning.js';
@@ -10,11 +10,10 @@ import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { COURSES, ROOMS } from '../support/campus.js';
-import { createDeferred } from '../support/wait.js';
-import type { World } from '../support/world.js';
-import { keepRoomWorlds } from '../support/room-worlds.js';
+import { createDeferred, until } from '../support/wait.js';
+import { codes, keepRooms, rooms, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 
 const SIZE = 200;
 /** More rows than a stream leaves for the end of the plan. */
@@ -26,7 +25,7 @@ const CONFIG: SlotsyncConfig = {
   },
 };
 
-async function openFilled(): Promise<World> {
+async function openFilled(): Promise<RoomWorld> {
   const world = await open(CONFIG);
   await world.sql`INSERT INTO rooms (code, name) SELECT 'r' || i, 'Room' FROM generate_series(1, ${ROWS}) AS i`;
   await world.sql`INSERT INTO courses (code, name) SELECT 'c' || i, 'Course' FROM generate_series(1, ${ROWS}) AS i`;
@@ -52,7 +51,7 @@ function holdReading(mirror: Mirror, stream: string, afterRows: number) {
 }
 
 /** Starts a planner that stops in the middle of a stream. The batches of earlier streams are rows already. */
-async function planUntilHeld(world: World, runId: number, stream: string) {
+async function planUntilHeld(world: RoomWorld, runId: number, stream: string) {
   // Readings of one process take turns; this is another one.
   const own = createMirror({ url: world.url });
   const { mirror, reached, goOn } = holdReading(own, stream, ROWS / 2);
@@ -67,21 +66,21 @@ async function planUntilHeld(world: World, runId: number, stream: string) {
   };
 }
 
-const countBatches = async ({ sql }: World, stream: string): Promise<number> => {
+const countBatches = async ({ sql }: RoomWorld, stream: string): Promise<number> => {
   const [row] = await sql<{ count: number }[]>`
     SELECT count(*)::int AS count FROM slotsync.batches WHERE stream = ${stream}`;
   return row?.count ?? 0;
 };
 
 /** Expects every row of both streams in exactly one batch of the run. */
-async function expectEachKeyOnce({ sql }: World, runId: number): Promise<void> {
+async function expectEachKeyOnce({ sql }: RoomWorld, runId: number): Promise<void> {
   const rows = await sql`
     SELECT stream, count(*)::int AS keys, count(DISTINCT key)::int AS distinct
     FROM slotsync.batches, unnest(keys) AS key WHERE run_id = ${runId} GROUP BY stream ORDER BY stream`;
   expect([...rows]).toEqual(['courses', 'rooms'].map((stream) => ({ stream, keys: ROWS, distinct: ROWS })));
 }
 
-async function expectEveryStreamSent(world: World, runId: number): Promise<void> {
+async function expectEveryStreamSent(world: RoomWorld, runId: number): Promise<void> {
   const queue = (await listQueuedBatches(world.state.db, runId)).map(({ id }) => id);
   const { run, errors } = await world.finish(runId, queue);
   expect(errors).toEqual([]);
@@ -111,29 +110,20 @@ describe('two planners of one run', () => {
     expect(world.lines.join('')).toContain('planning ended: another process plans this run');
   });
 
-  it('leave the first without effect when it wakes after the second has finished', async () => {
-    const world = await openFilled();
-    const runId = await world.startRun();
-    const first = await planUntilHeld(world, runId, 'rooms');
-    const { queue } = await world.planRun(runId);
-    const [one = 0, ...rest] = queue;
-    await world.apply(one);
-    await first.wake();
-    await expectEachKeyOnce(world, runId);
-    expect(await listQueuedBatches(world.state.db, runId)).toHaveLength(rest.length);
-    await expectEveryStreamSent(world, runId);
-  });
-
-  it('do not fail the run when the replaced planner meets an error', async () => {
+  it('leave the first without effect when it wakes, and meets an error, after the second has finished', async () => {
     const world = await openFilled();
     const runId = await world.startRun();
     await world.sql`ALTER TABLE courses DROP CONSTRAINT courses_pkey`;
     await world.sql`INSERT INTO courses SELECT * FROM courses WHERE code = 'c1'`;
     const first = await planUntilHeld(world, runId, 'courses');
     await world.sql`DELETE FROM courses WHERE ctid = (SELECT max(ctid) FROM courses WHERE code = 'c1')`;
-    await world.planRun(runId);
+    const { queue } = await world.planRun(runId);
+    const [one = 0, ...rest] = queue;
+    await world.apply(one);
     await first.wake();
     expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'running', errorCode: null });
+    await expectEachKeyOnce(world, runId);
+    expect(await listQueuedBatches(world.state.db, runId)).toHaveLength(rest.length);
     await expectEveryStreamSent(world, runId);
   });
 
@@ -141,18 +131,15 @@ describe('two planners of one run', () => {
     const world = await open(CONFIG);
     const runId = await world.startRun();
     const { db } = world.state;
-    const [first, second] = [
-      { runId, token: 'first' },
-      { runId, token: 'second' },
-    ];
+    const planner = (token: string) => ({ runId, token });
     const reason = { code: 'mirror_failed', message: 'no' };
-    expect(await takePlanning(db, first)).toBe(true);
-    expect(await takePlanning(db, second)).toBe(true);
-    await failPlanning(db, first, reason);
+    expect(await takePlanning(db, planner('first'))).toBe(true);
+    expect(await takePlanning(db, planner('second'))).toBe(true);
+    await failPlanning(db, planner('first'), reason);
     expect(await readRun(db, runId)).toMatchObject({ status: 'planning', errorCode: null });
-    await failPlanning(db, second, reason);
+    await failPlanning(db, planner('second'), reason);
     expect(await readRun(db, runId)).toMatchObject({ status: 'failed', errorCode: 'mirror_failed' });
-    expect(await takePlanning(db, first)).toBe(false);
+    expect(await takePlanning(db, planner('first'))).toBe(false);
   });
 
   it('wait for a write under way at a takeover, after which the first cannot write', async () => {
@@ -182,4 +169,40 @@ describe('two planners of one run', () => {
       PlannerReplaced,
     );
   });
+});
+
+it('a key created while a plan reads the mirror is neither retired, deleted nor counted', async () => {
+  const limits = { retire: { count: 0, percent: 0 } };
+  const world = await open(rooms({ retire: 'deactivate', limits }), { synced: codes(5) });
+  const { sql } = world;
+  // The reading of the mirror has its snapshot and waits; readings by key do not.
+  await sql`ALTER TABLE rooms RENAME TO source`;
+  await sql.unsafe(`
+    CREATE FUNCTION hold() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+      IF current_query() LIKE 'COPY%' THEN PERFORM pg_advisory_xact_lock_shared(7); END IF;
+      RETURN true;
+    END $$;
+    CREATE VIEW rooms AS SELECT * FROM source WHERE hold()`);
+  const { runId, queue } = await world.planBatches('rooms', [['new', 'bad']]);
+  await sql`UPDATE slotsync.runs SET kind = 'incremental' WHERE id = ${runId}`;
+  world.refuse('room_bad');
+
+  const holder = await sql.reserve();
+  await holder`SELECT pg_advisory_lock(7)`;
+  const syncing = world.plan();
+  await until(
+    async () => (await sql`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).length > 0,
+    { describe: 'the mirror is being read' },
+  );
+  await sql`INSERT INTO source (code, name) VALUES ('new', 'Room new'), ('bad', 'Room bad')`;
+  await world.finish(runId, queue);
+  expect(await world.statusesOf('rooms')).toMatchObject({ new: 'synced', bad: 'dead' });
+  await holder`SELECT pg_advisory_unlock(7)`;
+  holder.release();
+
+  const planned = await syncing;
+  const { run } = await world.finish(planned.runId, planned.queue);
+  expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 0, unchanged: 5 } }, holds: {} });
+  expect(await world.statusesOf('rooms')).toMatchObject({ new: 'synced', bad: 'dead' });
+  expect(world.sandbox.object('room_new')).toMatchObject({ active: true });
 });

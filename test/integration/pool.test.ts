@@ -29,7 +29,7 @@ const readPlace = async () => {
 };
 
 describe('the place of the quota', () => {
-  it('is noted by the first process, and another place is refused while that process works', async () => {
+  it('is noted by the first process, and decided anew only when no other process is at work', async () => {
     await claim(STATE);
     expect(await readPlace()).toBe('state');
     await notePresence(world.state.db, { id: 'a', ...WORKER }, null);
@@ -38,14 +38,13 @@ describe('the place of the quota', () => {
       'quota and queue of this state are in the state database, but this process is set to Redis at cache:6379/0: two counters would exceed the quota; running: worker on north, process 7',
     );
     expect(await readPlace()).toBe('state');
-  });
-
-  it('is decided anew when no process is at work', async () => {
-    await claim(STATE);
-    await notePresence(world.state.db, { id: 'a', ...WORKER }, null);
-    await removeProcess(world.state.db, 'a');
-    await claim(REDIS);
+    // Its own note refuses a process nothing.
+    await claim(REDIS, { own: WORKER });
     expect(await readPlace()).toBe(REDIS.id);
+    await expect(claim(STATE)).rejects.toThrow('quota and queue of this state are in Redis');
+    await removeProcess(world.state.db, 'a');
+    await claim(STATE);
+    expect(await readPlace()).toBe('state');
   });
 
   it('stays while requests are answered, because commands that only read send them', async () => {
@@ -54,13 +53,6 @@ describe('the place of the quota', () => {
     await expect(claim(REDIS, { withinMs: 1500 })).rejects.toThrow('the state database');
     await world.sql`UPDATE slotsync.destination SET answered_at = now()`;
     await claim(REDIS, { withinMs: 1500 });
-    expect(await readPlace()).toBe(REDIS.id);
-  });
-
-  it('is not refused to a process by its own note', async () => {
-    await claim(STATE);
-    await notePresence(world.state.db, { id: 'a', ...WORKER }, null);
-    await claim(REDIS, { own: WORKER });
     expect(await readPlace()).toBe(REDIS.id);
   });
 

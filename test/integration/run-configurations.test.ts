@@ -1,6 +1,6 @@
 // Guarantee 11
-// A run belongs to the configuration that started it: who may take it over, and when it is replaced.
-import { statusOf } from '../support/status.js';
+// A run belongs to the configuration that started it: who may take it over, and when it is replaced. Before the first write it asks
+// the service for the types and fields of the configuration, and not again for an hour in the same process.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { notePresence } from '../../src/state/processes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
@@ -8,20 +8,20 @@ import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { setPaused } from '../../src/state/runs/advance-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { adoptRuns, endLeftRuns, startFreeRun, startRun } from '../../src/state/runs/start-run.js';
+import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import type { Fingerprints } from '../../src/streams/fingerprints.js';
-import { addRooms, keepRoomWorlds, nameAtService, rooms, roomsAndCourses } from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { keepRooms, rooms, roomsAndCourses, statusOf, type RoomWorld } from '../support/steps.js';
 
-const openRooms = keepRoomWorlds();
+const open = keepRooms();
 
 const FORMER: Fingerprints = { configuration: 'former', streams: { rooms: 'a', courses: 'c' } };
 /** Another declaration of rooms, and the same declaration of courses. */
 const PRESENT: Fingerprints = { configuration: 'present', streams: { rooms: 'b', courses: 'c' } };
 
 describe('a run of another configuration', () => {
-  let world: World;
+  let world: RoomWorld;
   beforeEach(async () => {
-    world = await openRooms(roomsAndCourses());
+    world = await open(roomsAndCourses());
   });
 
   const start = async (fingerprints: Fingerprints | undefined, ...streams: string[]) => {
@@ -114,8 +114,8 @@ describe('a run of another configuration', () => {
 });
 
 it('a run fails only the stream that the configuration does not know, and says so', async () => {
-  const world = await openRooms(rooms());
-  await addRooms(world, 'A');
+  const world = await open(rooms());
+  await world.addRooms('A');
   const { run } = await world.sync('rooms', 'halls');
   expect(run).toMatchObject({
     status: 'partial',
@@ -123,5 +123,37 @@ it('a run fails only the stream that the configuration does not know, and says s
     errorMessage: 'halls: the stream was removed from the configuration',
     counts: { rooms: { synced: 1 } },
   });
-  expect(nameAtService(world, 'A')).toBe('Room A');
+  expect(world.nameOf('A')).toBe('Room A');
+});
+
+const CONTEXT = { lane: 'sync' } as const;
+const MINUTE = 60 * 1000;
+
+it('the check of names asks once for all types and once for all fields, again after an hour', async () => {
+  const world = await open(roomsAndCourses());
+  let now = 0;
+  const nameCheck = createNameCheck(world.destination, () => now);
+  const [rooms, courses] = [world.stream('rooms'), world.stream('courses')];
+  const requests = async (...streams: (typeof rooms)[]) => {
+    world.sandbox.clearArrivals();
+    await nameCheck.requireKnownNames(streams, CONTEXT);
+    return world.sandbox.arrivals().filter(({ path }) => !path.endsWith('/authenticate')).length;
+  };
+  expect(await requests(rooms)).toBe(2);
+  expect(await requests(rooms, courses)).toBe(2);
+  now += 59 * MINUTE;
+  expect(await requests(rooms, courses)).toBe(0);
+  now += 2 * MINUTE;
+  expect(await requests(rooms, courses)).toBe(2);
+});
+
+it('the check of names asks again for names that the service did not know', async () => {
+  const world = await open(roomsAndCourses(), { sandbox: { schema: { types: [], fields: [] } } });
+  const nameCheck = createNameCheck(world.destination, () => 0);
+  for (let attempt = 0; attempt < 2; attempt++) {
+    world.sandbox.clearArrivals();
+    const asking = nameCheck.requireKnownNames([world.stream('rooms')], CONTEXT);
+    await expect(asking).rejects.toMatchObject({ code: 'configuration' });
+    expect(world.sandbox.arrivals().length).toBeGreaterThan(0);
+  }
 });

@@ -5,43 +5,28 @@ import type { Destination } from '../../src/destination/destination.js';
 import { codeOf } from '../../src/errors/errors.js';
 import type { FailRule } from '../../src/sandbox/faults.js';
 import { matchStreams } from '../../src/sync/match/match-streams.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
 import { surveyService } from '../../src/sync/run/survey-service.js';
 import { verify } from '../../src/sync/verify/verify.js';
-import {
-  addRooms,
-  codes,
-  expectInSync,
-  keepRoomWorlds,
-  nameAtService,
-  rename,
-  rooms,
-} from '../support/room-worlds.js';
-import type { World } from '../support/world.js';
+import { codes, keepRooms, rooms, type RoomWorld } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 
 /** Replaces an object by an object with a value that is no text. */
-const garble = (world: World, extId: string) =>
+const garble = (world: RoomWorld, extId: string) =>
   world.sandbox.putObject({
     extId,
     typeId: 'room',
     fields: [{ fieldId: 'room.name', values: [null as unknown as string] }],
   });
-/** Dates all records an hour back, because verify reads the objects of fresh writes twice. */
-const settle = (world: World) =>
-  world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 
-async function verifyRooms(world: World, destination: Destination = world.destination) {
-  await settle(world);
+async function verifyRooms(world: RoomWorld, destination: Destination = world.destination) {
+  await world.passHour();
   const { streams, drifting } = await verify({ ...world.verifying(), destination });
   return { drifting, compared: streams[0]?.compared, waiting: streams[0]?.waiting };
 }
 
 it('an unreadable object without a record is left out by verify, match, plan, init and sync', async () => {
-  const world = await open(rooms({ match: ['room.name'] }));
-  await addRooms(world, 'A', 'B');
-  await world.sync();
+  const world = await open(rooms({ match: ['room.name'] }), { synced: ['A', 'B'] });
   garble(world, 'foreign');
   expect(await verifyRooms(world)).toEqual({ drifting: 0, compared: 2, waiting: 0 });
   const deps = world.deps();
@@ -50,19 +35,14 @@ it('an unreadable object without a record is left out by verify, match, plan, in
   const survey = await surveyService(deps.destination, { isWhole: true });
   expect(survey.types).toMatchObject([{ extId: 'room', objects: 2 }]);
 
-  await addRooms(world, 'C');
-  const stream = deps.streams.get('rooms');
-  if (!stream) throw new Error('no stream');
-  expect((await previewStream(deps, stream)).counts).toMatchObject({ create: 1, unchanged: 2 });
+  await world.addRooms('C');
+  expect((await world.preview()).counts).toMatchObject({ create: 1, unchanged: 2 });
   await world.sync();
-  await expectInSync(world);
+  await world.expectInSync();
 });
 
 it('verify and match skip a foreign object that cannot be shown, and wait for one with a record', async () => {
-  const world = await open(rooms());
-  const all = codes(40);
-  await addRooms(world, ...all);
-  await world.sync();
+  const world = await open(rooms(), { synced: codes(40) });
   world.sandbox.addObject({ typeId: 'room' });
   const { id } = world.sandbox.addObject({ typeId: 'room', extId: 'foreign' });
   world.sandbox.addObject({ typeId: 'room' });
@@ -76,14 +56,12 @@ it('verify and match skip a foreign object that cannot be shown, and wait for on
 });
 
 it('an object with an integer that would be rounded is not written, and its record says so', async () => {
-  const world = await open(rooms());
-  await addRooms(world, 'A', 'B');
-  await world.sync();
+  const world = await open(rooms(), { synced: ['A', 'B'] });
   world.sandbox.changeObject('room_A', { properties: { owner: { id: 2 ** 60 } } });
-  await rename(world, 'A', 'new');
-  await rename(world, 'B', 'new');
+  await world.rename('A', 'new');
+  await world.rename('B', 'new');
   await world.sync();
-  expect([nameAtService(world, 'A'), nameAtService(world, 'B')]).toEqual(['Room A', 'new']);
+  expect([world.nameOf('A'), world.nameOf('B')]).toEqual(['Room A', 'new']);
   expect(await world.recordsOf('rooms')).toMatchObject({
     A: {
       status: 'failed',
@@ -94,12 +72,10 @@ it('an object with an integer that would be rounded is not written, and its reco
 });
 
 it('verify ends with the error of a service that fails on every page of a type', async () => {
-  const world = await open(rooms());
-  await addRooms(world, 'A');
-  await world.sync();
-  await settle(world);
+  const world = await open(rooms(), { synced: ['A'] });
+  await world.passHour();
   world.sandbox.failNext({ path: '/objects/find', fault: 'status', times: 'always' });
-  await expect(verify(world.verifying())).rejects.toThrow('/v1/objects/find answered 500');
+  await expect(world.verify()).rejects.toThrow('/v1/objects/find answered 500');
 });
 
 it('match fails with an unknown form when every object of the type is unreadable', async () => {
@@ -111,12 +87,10 @@ it('match fails with an unknown form when every object of the type is unreadable
 });
 
 it('an unreadable object of a record fails alone with its reason, and verify goes on', async () => {
-  const world = await open(rooms());
-  await addRooms(world, 'A', 'B');
-  await world.sync();
+  const world = await open(rooms(), { synced: ['A', 'B'] });
   garble(world, 'room_B');
   expect(await verifyRooms(world)).toEqual({ drifting: 0, compared: 1, waiting: 1 });
-  await rename(world, 'A', 'new');
+  await world.rename('A', 'new');
   await world.sync();
   expect(await world.recordsOf('rooms')).toMatchObject({
     A: { status: 'synced' },
@@ -127,15 +101,15 @@ it('an unreadable object of a record fails alone with its reason, and verify goe
         "POST /v1/objects/find: the answer cannot be understood: fields.0.values.0: Invalid input: expected string, received null: 'room_B'",
     },
   });
-  expect(nameAtService(world, 'A')).toBe('new');
-  expect(nameAtService(world, 'B')).toBe('');
+  expect(world.nameOf('A')).toBe('new');
+  expect(world.nameOf('B')).toBe('');
 
   world.sandbox.putObject({ extId: 'room_B', typeId: 'room', fields: [] });
   await world.sync();
-  await expectInSync(world);
+  await world.expectInSync();
 });
 
-const cannotShow = (world: World, code: string, fault: Partial<FailRule> = {}) =>
+const cannotShow = (world: RoomWorld, code: string, fault: Partial<FailRule> = {}) =>
   world.sandbox.failNext({
     path: '/objects/find',
     extId: `room_${code}`,
@@ -144,52 +118,50 @@ const cannotShow = (world: World, code: string, fault: Partial<FailRule> = {}) =
     ...fault,
   });
 
-it.each([
-  ['500', {}],
-  ['400', { status: 400 }],
-  ["a gateway's page", { fault: 'html' }],
-  ['half an answer', { fault: 'brokenJson' }],
-  ['no answer', { fault: 'reset' }],
-] as const)(
-  'an object that the service shows with %s fails alone, and all other objects are sent',
-  async (_, fault) => {
-    const world = await open(rooms(), { attempts: 9 });
-    const all = codes(20);
-    await addRooms(world, ...all);
-    await world.sync();
-    await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
+it('an object that the service cannot show fails alone, and all other objects are sent', async () => {
+  const world = await open(rooms(), { attempts: 9, synced: codes(20) });
+  const faults: Record<string, Partial<FailRule>> = {
+    '500': {},
+    '400': { status: 400 },
+    "a gateway's page": { fault: 'html' },
+    'half an answer': { fault: 'brokenJson' },
+    'no answer': { fault: 'reset' },
+  };
+  for (const [name, fault] of Object.entries(faults)) {
+    await world.renameAll(name);
     for (const code of ['r007', 'r012']) cannotShow(world, code, fault);
     const { errors } = await world.sync();
-    expect(errors).toEqual([]);
+    expect([name, errors]).toEqual([name, []]);
     const records = await world.recordsOf('rooms');
-    for (const code of all)
-      expect(records[code]).toMatchObject(
+    for (const code of codes(20))
+      expect([name, records[code]]).toMatchObject([
+        name,
         ['r007', 'r012'].includes(code)
           ? { status: 'failed', error_code: 'service_fails_on_object' }
           : { status: 'synced', error_code: null },
-      );
+      ]);
     expect(records['r007']?.['error_message']).toMatch(
       /the service failed each time this object was requested, but answered for others: 'room_r007'/,
     );
 
     // They are known: each is asked for alone.
-    await rename(world, 'r001', 'new');
+    await world.rename('r001', 'new');
     world.sandbox.clearArrivals();
     await world.sync();
     expect(world.sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find')).length).toBeLessThan(
       6,
     );
-    expect(nameAtService(world, 'r001')).toBe('new');
+    expect(world.nameOf('r001')).toBe('new');
 
     world.sandbox.clearFailures();
     await world.sync();
-    await expectInSync(world);
-  },
-);
+    await world.expectInSync();
+  }
+});
 
 it('an object that the service cannot show does not stop the creates beside it', async () => {
   const world = await open(rooms(), { attempts: 9 });
-  await addRooms(world, ...codes(8));
+  await world.addRooms(...codes(8));
   cannotShow(world, 'r003');
   const { run } = await world.sync();
   expect(run.status).toBe('partial');
@@ -197,9 +169,7 @@ it('an object that the service cannot show does not stop the creates beside it',
 });
 
 it('finds of a service that is down end after a few requests', async () => {
-  const world = await open(rooms(), { attempts: 1 });
-  await addRooms(world, ...codes(100));
-  await world.sync();
+  const world = await open(rooms(), { attempts: 1, synced: codes(100) });
   await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
   const { runId, queue } = await world.plan();
   world.sandbox.clearArrivals();
@@ -209,5 +179,5 @@ it('finds of a service that is down end after a few requests', async () => {
   expect(world.sandbox.arrivals().length).toBeLessThanOrEqual(8);
   world.sandbox.clearFailures();
   await world.sync();
-  await expectInSync(world);
+  await world.expectInSync();
 });

@@ -1,13 +1,9 @@
 // Guarantee 10
 // A row that cannot be read, among changed keys: the plan leaves the row to its batch, which fails it alone.
 import { expect, it } from 'vitest';
-import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { pushKeys } from '../../src/sync/operator/push-keys.js';
-import { addRooms, isActive, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
-import type { Declaration } from '../support/campus.js';
-import type { World } from '../support/world.js';
+import { keepRooms, rooms, type Declaration } from '../support/steps.js';
 
-const open = keepRoomWorlds();
+const open = keepRooms();
 const STRANGE = 'B\t\\é';
 
 /** Opens rooms through a view that raises an error for rooms of which this column is `bad`. */
@@ -21,42 +17,28 @@ async function openView(changes: Partial<Declaration> = {}, raises: 'name' | 'nu
   return world;
 }
 
-async function pushAndWork(world: World, keys: readonly string[]) {
-  await pushKeys(world.deps(), world.stream('rooms'), keys);
-  const taken = await takeChanges(world.state.db, ['rooms']);
-  if (typeof taken === 'string') throw new Error(taken);
-  const { queue } = await world.planRun(taken.runId);
-  return world.finish(taken.runId, queue);
-}
-
 it('an unreadable row fails alone; the changed keys beside it are sent, and nothing is retired', async () => {
   const world = await openView();
   const keys = ['A', STRANGE, 'C', 'D', 'Ä'];
-  await addRooms(world, ...keys);
+  await world.addRooms(...keys);
   await world.sync();
   await world.sql`UPDATE rooms SET name = CASE WHEN code = ${STRANGE} THEN 'bad' ELSE 'new' END`;
-  const { run, errors } = await pushAndWork(world, [...keys, 'A']);
+  const { run, errors } = await world.send('rooms', ...keys, 'A');
   expect({ errors, status: run.status }).toEqual({ errors: [], status: 'partial' });
-  expect(keys.map((key) => nameAtService(world, key))).toEqual([
-    'new',
-    `Room ${STRANGE}`,
-    'new',
-    'new',
-    'new',
-  ]);
+  expect(keys.map((key) => world.nameOf(key))).toEqual(['new', `Room ${STRANGE}`, 'new', 'new', 'new']);
   expect(await world.recordsOf('rooms')).toMatchObject({
     A: { status: 'synced' },
     [STRANGE]: { status: 'failed', error_code: 'mirror_raised' },
     Ä: { status: 'synced' },
   });
   await world.sql`UPDATE rooms SET name = 'good' WHERE code = ${STRANGE}`;
-  await pushAndWork(world, [STRANGE]);
-  expect(nameAtService(world, STRANGE)).toBe('good');
+  await world.send('rooms', STRANGE);
+  expect(world.nameOf(STRANGE)).toBe('good');
 });
 
 it('a row that is too large is given up alone, before its values are read, until it changes', async () => {
   const world = await open(rooms({ rowLimitMegabytes: 4 }));
-  await addRooms(world, 'A', 'B', 'C');
+  await world.addRooms('A', 'B', 'C');
   const mb = 1024 * 1024;
   await world.sql`UPDATE rooms SET number = repeat('x', ${5 * mb}::int) WHERE code = 'B'`;
   expect((await world.sync()).run.status).toBe('partial');
@@ -85,7 +67,7 @@ it('a new unreadable row fails alone, even if its key does not make its external
   await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
   await world.sync();
   await sql`INSERT INTO rooms VALUES ('B', 'bad', 1, '2'), ('C', 'Room C', 1, '3')`;
-  const { run, errors } = await pushAndWork(world, ['B', 'C']);
+  const { run, errors } = await world.send('rooms', 'B', 'C');
   expect({ errors, status: run.status }).toEqual({ errors: [], status: 'partial' });
   expect(await world.recordsOf('rooms')).toMatchObject({
     B: {
@@ -102,26 +84,13 @@ it('an unreadable row that is pushed alone fails, and its run is not tried for e
   const world = await openView(BY_NUMBER);
   await world.sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
   await world.sync();
-  await world.sql`UPDATE rooms SET name = 'bad'`;
-  const { run, errors } = await pushAndWork(world, ['A']);
+  await world.renameAll('bad');
+  const { run, errors } = await world.send('rooms', 'A');
   expect({ errors, status: run.status }).toEqual({ errors: [], status: 'partial' });
   expect(await world.recordsOf('rooms')).toMatchObject({
     A: { status: 'failed', error_code: 'mirror_raised' },
   });
   expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
-});
-
-it('an unreadable row keeps the object of its record', async () => {
-  const world = await openView(BY_NUMBER);
-  const { sql } = world;
-  await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
-  await world.sync();
-  await sql`UPDATE rooms SET name = 'bad'`;
-  await sql`INSERT INTO rooms VALUES ('B', 'Room B', 1, '1'), ('C', 'Room C', 1, '3')`;
-  const { run, errors } = await pushAndWork(world, ['B', 'C']);
-  expect({ errors, plan: run.plan }).toMatchObject({ errors: [], plan: { rooms: { create: 2, moved: 0 } } });
-  expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'failed', C: 'synced' });
-  expect(world.fieldsOf('room_1')?.['room.name']).toBe('Room A');
 });
 
 it('an unreadable row that may have the external id of a gone row keeps only that object active', async () => {
@@ -131,7 +100,7 @@ it('an unreadable row that may have the external id of a gone row keeps only tha
   await world.sync();
   await sql`DELETE FROM rooms WHERE code = 'A'`;
   await sql`INSERT INTO rooms VALUES ('D', 'Room D', 1, '4')`;
-  await rename(world, 'B', 'new');
+  await world.rename('B', 'new');
   const { runId, queue } = await world.plan();
   await sql`INSERT INTO rooms VALUES ('C', 'Room C', 1, 'bad')`;
   const { run, errors } = await world.finish(runId, queue);
@@ -141,9 +110,9 @@ it('an unreadable row that may have the external id of a gone row keeps only tha
     B: { status: 'synced' },
     D: { status: 'synced' },
   });
-  expect(isActive(world, 'room_1')).toBe(true);
+  expect(world.isActive('room_1')).toBe(true);
   expect(world.fieldsOf('room_2')?.['room.name']).toBe('new');
   await sql`DELETE FROM rooms WHERE code = 'C'`;
   await world.sync();
-  expect(isActive(world, 'room_1')).toBe(false);
+  expect(world.isActive('room_1')).toBe(false);
 });
