@@ -12,11 +12,11 @@ import { backUpDatabase } from '../support/clusters.js';
 import { findFreePort } from '../support/free-port.js';
 import { openMailServer, type MailServer } from '../support/mail-server.js';
 import type { Running } from '../support/program.js';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { rehearseOnce } from '../support/rehearsals.js';
 import { hasTerminal, readTerminal, withoutColours } from '../support/terminal.js';
 import { until } from '../support/wait.js';
 
-let world: Rehearsal;
+const world = rehearseOnce({ rows: 0, sandbox: { rate: 0, schema: universitySchema } });
 let mailServer: MailServer;
 let worker: Running;
 let origin: string;
@@ -47,7 +47,6 @@ const mailed = (address: string) =>
 
 beforeAll(async () => {
   mailServer = await openMailServer();
-  world = await rehearse({ rows: 0, sandbox: { rate: 0, schema: universitySchema } });
   await loadUniversity(world.sql, { seed: 1 });
   await world.configure(CONFIGURATION);
   const port = await findFreePort();
@@ -63,10 +62,7 @@ beforeAll(async () => {
     SELECT id::int FROM slotsync.runs WHERE started_by = 'schedule' AND kind = 'sync'`;
   nightly = run?.id ?? 0;
 });
-afterAll(async () => {
-  await world.close();
-  await mailServer.close();
-});
+afterAll(() => mailServer.close());
 
 const TIME = String.raw`20\d\d-\d\d-\d\d \d\d:\d\d CES?T`;
 /** The problem, its time, its reason and its command, as every surface with whole sentences words them. */

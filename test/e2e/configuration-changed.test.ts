@@ -1,9 +1,10 @@
 // Guarantee 11
 // Two configurations at once: a worker that has loaded the former configuration, beside commands and workers with the
 // present one.
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/program.js';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION } from '../support/rehearsal.js';
+import { rehearseEach } from '../support/rehearsals.js';
 import { until } from '../support/wait.js';
 
 const ROWS = 45;
@@ -29,15 +30,13 @@ interface RunRow {
 }
 
 describe('a configuration that changed under a worker with the former one', () => {
-  let world: Rehearsal;
+  const world = rehearseEach({ rows: ROWS });
   beforeEach(async () => {
-    world = await rehearse({ rows: ROWS });
     await world.sql.unsafe(
       "CREATE TABLE halls (code text PRIMARY KEY, name text); INSERT INTO halls VALUES ('H', 'Hall')",
     );
-    expect((await world.run(['sync'])).code).toBe(0);
+    await world.read('sync');
   });
-  afterEach(() => world.close());
 
   const nameOf = (extId: string) =>
     world.sandbox.object(extId)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values[0];
@@ -80,22 +79,20 @@ describe('a configuration that changed under a worker with the former one', () =
         `worker on \\S+, process ${worker.child.pid}, has another configuration \\(.*rooms.*\\), loaded .*: restart it`,
       ),
     );
-    const checked = await world.run(['check']);
-    expect(checked.stdout).toContain(`process ${worker.child.pid}, has another configuration`);
+    await world.ends('check', 0, `process ${worker.child.pid}, has another configuration`);
     await stop(worker);
   });
 
   it('keeps its detached run waiting for a process that has loaded it, and status says so', async () => {
     const worker = await world.startWorker();
     await world.configure(PRESENT);
-    expect((await world.run(['sync', '--detach'])).code).toBe(0);
+    await world.read('sync --detach');
     const { id } = await latest();
-    const { stdout } = await world.run(['status', '--full']);
-    expect(stdout).toContain(
+    await world.ends(
+      'status --full',
+      0,
       `Run ${id} (rooms, halls, courses) waits, because no running process has its configuration`,
-    );
-    // The words depend on whether the worker has seen by now that its file changed.
-    expect(stdout).toMatch(
+      // The words depend on whether the worker has seen by now that its file changed.
       new RegExp(
         `process ${worker.child.pid}, has (another configuration|the configuration loaded .* have changed) .*: restart it`,
       ),
@@ -152,8 +149,9 @@ describe('a configuration that changed under a worker with the former one', () =
     await until(() => worker.output().includes('configuration file changed'), {
       describe: worker.output,
     });
-    const { stdout } = await world.run(['status', '--full']);
-    expect(stdout).toMatch(
+    await world.ends(
+      'status --full',
+      0,
       new RegExp(
         `worker on \\S+, process ${worker.child.pid}, has the configuration loaded .*; its files have changed since .*: restart it`,
       ),
@@ -166,10 +164,10 @@ describe('a configuration that changed under a worker with the former one', () =
     await until(() => worker.output().includes('again the version that this process loaded'), {
       describe: worker.output,
     });
-    expect((await world.run(['status', '--full'])).stdout).not.toContain('restart');
+    expect(await world.read('status --full')).not.toContain('restart');
 
     await world.configure(PRESENT);
-    expect((await world.run(['sync'])).code).toBe(0);
+    await world.read('sync');
     areAll('New Old ');
     await stop(worker);
   });
@@ -185,14 +183,15 @@ describe('a configuration that changed under a worker with the former one', () =
     world.sandbox.openGate();
     await world.configure(PRESENT);
     const worker = await world.startWorker();
-    const { stdout } = await world.run(['status', '--full']);
-    expect(stdout).toContain(
+    await world.ends(
+      'status --full',
+      0,
       `Run ${id} (rooms, courses) waits, because no running process has its configuration`,
+      `slotsync cancel ${id}, then slotsync sync`,
     );
-    expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
     await stop(worker);
 
-    expect((await world.run(['sync'])).code).toBe(0);
+    await world.read('sync');
     expect((await runs()).slice(1)).toMatchObject([
       { id, status: 'cancelled', errorCode: 'configuration_changed' },
       { status: 'succeeded' },

@@ -3,26 +3,24 @@ import { spawnSync } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { universitySchema } from '../../src/demo/sync.config.js';
 import { loadUniversity } from '../../src/demo/university.js';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { rehearseOnce } from '../support/rehearsals.js';
 import { isForMirrorAlone } from '../support/services.js';
 import { findFreePort } from '../support/free-port.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-let world: Rehearsal;
+const world = rehearseOnce({ rows: 0, sandbox: { rate: 0, schema: universitySchema } });
 const inFolder = (file: string) => path.join(world.folder, file);
 const written = () => readFile(inFolder('sync.config.ts'), 'utf8');
 
 beforeAll(async () => {
-  world = await rehearse({ rows: 0, sandbox: { rate: 0, schema: universitySchema } });
   await world.sql`DROP TABLE rooms, courses`;
   if (!isForMirrorAlone()) await loadUniversity(world.sql, { seed: 7 });
   await rm(inFolder('sync.config.ts'));
 });
-afterAll(() => world.close());
 afterEach(async () => {
   await rm(inFolder('sync.config.ts'), { force: true });
   await rm(inFolder('service.d.ts'), { force: true });
@@ -30,30 +28,31 @@ afterEach(async () => {
 
 describe.skipIf(isForMirrorAlone())('init', () => {
   it('writes a file that passes check and prettier, and that plans every stream', async () => {
-    const { code, stdout } = await world.run(['init', '--yes']);
-    expect([code, stdout]).toEqual([0, expect.stringContaining('5 streams, 21 fields, 4 references')]);
-    expect(stdout).toMatch(/^ {2}\w+: campus\.\w+ → \w+, \d+ fields?, \d references?$/m);
+    const stdout = await world.ends(
+      'init --yes',
+      0,
+      '5 streams, 21 fields, 4 references',
+      /^ {2}\w+: campus\.\w+ → \w+, \d+ fields?, \d references?$/m,
+    );
     expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
     const prettier = spawnSync(
       process.execPath,
       [
         path.join(root, 'node_modules/prettier/bin/prettier.cjs'),
         '--stdin-filepath',
-        path.join(root, 'sync.config.ts'),
+        `${root}sync.config.ts`,
       ],
       { input: await written(), encoding: 'utf8', cwd: root },
     );
     expect(prettier.stdout).toBe(await written());
-    const check = await world.run(['check']);
-    expect([check.code, check.stdout]).toEqual([0, expect.not.stringContaining('✗')]);
-    const plan = await world.run(['plan', '--json']);
-    expect((JSON.parse(plan.stdout) as { streams: unknown[] }).streams).toHaveLength(5);
+    expect(await world.read('check')).not.toContain('✗');
+    expect((await world.json<{ streams: unknown[] }>('plan --json')).streams).toHaveLength(5);
     expect(world.sandbox.objects()).toEqual([]);
   });
 
   it('uses the types of the service that discover has written, and compiles', async () => {
-    await world.run(['discover', '--types', 'service.d.ts']);
-    expect((await world.run(['init', '--yes'])).code).toBe(0);
+    await world.read('discover --types service.d.ts');
+    await world.read('init --yes');
     expect(await written()).toContain("import type { Service } from './service.js';");
     const options = {
       extends: path.join(root, 'tsconfig.json'),
@@ -66,26 +65,22 @@ describe.skipIf(isForMirrorAlone())('init', () => {
     };
     await writeFile(inFolder('package.json'), JSON.stringify({ type: 'module' }));
     await writeFile(inFolder('tsconfig.json'), JSON.stringify(options));
-    const compile = () =>
-      spawnSync(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', world.folder], {
-        encoding: 'utf8',
-      }).stdout;
     // A name that the service does not have is the only fault.
     await writeFile(inFolder('sync.config.ts'), (await written()).replace("'room.seats':", "'room.seets':"));
-    const found = compile();
+    const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
+    const { stdout: found } = spawnSync(process.execPath, [tsc, '-p', world.folder], { encoding: 'utf8' });
     expect(found).toContain('room.seets');
     expect(found.match(/error TS/g)).toHaveLength(1);
-    expect((await world.run(['check'])).stdout).toContain("did you mean 'room.seats'?");
+    await world.ends('check', 2, "did you mean 'room.seats'?");
   });
 
   it('overwrites no file', async () => {
     await writeFile(inFolder('sync.config.ts'), '// mine\n');
-    const { code, stderr } = await world.run(['init', '--yes']);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('sync.config.ts already exists')]);
+    await world.refuses('init --yes', 'sync.config.ts already exists');
     expect(await written()).toBe('// mine\n');
-    expect((await world.run(['init', '--yes', '--out', 'other.config.ts'])).code).toBe(2); // mine is no configuration
+    await world.ends('init --yes --out other.config.ts', 2); // mine is no configuration
     await rm(inFolder('sync.config.ts'));
-    expect((await world.run(['init', '--yes', '--out', 'other.config.ts'])).code).toBe(0);
+    await world.read('init --yes --out other.config.ts');
     expect(await readFile(inFolder('other.config.ts'), 'utf8')).toContain('defineConfig(');
   });
 
@@ -97,8 +92,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
     ['a folder that does not exist', ['--yes', '--out', 'no/sync.config.ts'], 'cannot be written (ENOENT)'],
     ['a file that is no TypeScript', ['--yes', '--out', 'sync.config.json'], 'ends with .ts'],
   ])('refuses %s, and writes nothing', async (_, args, message) => {
-    const { code, stderr } = await world.run(['init', ...args]);
-    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    await world.refuses(['init', ...args], message);
     await expect(written()).rejects.toThrow('ENOENT');
   });
 
@@ -110,24 +104,19 @@ describe.skipIf(isForMirrorAlone())('init', () => {
       expect.stringContaining('the service cannot be reached'),
     ]);
     world.sandbox.defineSchema({ types: [{ extId: null, name: 'By hand' }], fields: [] });
-    const untyped = await world.run(['init', '--yes']);
+    await world.refuses('init --yes', 'knows no type');
     world.sandbox.defineSchema(universitySchema);
-    expect([untyped.code, untyped.stderr]).toEqual([2, expect.stringContaining('knows no type')]);
     await expect(written()).rejects.toThrow('ENOENT');
   });
 });
 
 describe('init in a database without tables', () => {
+  const empty = rehearseOnce({ rows: 0, sandbox: { rate: 0 } });
+
   it('says that the database has no table to read', async () => {
-    const empty = await rehearse({ rows: 0, sandbox: { rate: 0 } });
-    try {
-      await empty.sql`DROP TABLE rooms, courses`;
-      await rm(path.join(empty.folder, 'sync.config.ts'));
-      await mkdir(path.join(empty.folder, 'sub'));
-      const { code, stderr } = await empty.run(['init', '--yes', '--out', 'sub/sync.config.ts']);
-      expect([code, stderr]).toEqual([2, expect.stringContaining('has no table that this role may read')]);
-    } finally {
-      await empty.close();
-    }
+    await empty.sql`DROP TABLE rooms, courses`;
+    await rm(path.join(empty.folder, 'sync.config.ts'));
+    await mkdir(path.join(empty.folder, 'sub'));
+    await empty.refuses('init --yes --out sub/sync.config.ts', 'has no table that this role may read');
   });
 });

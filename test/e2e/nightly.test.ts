@@ -1,6 +1,7 @@
 // The nightly schedule: workers start the sync when it is due.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { CONFIGURATION } from '../support/rehearsal.js';
+import { commandsOf, rehearseOnce } from '../support/rehearsals.js';
 import type { Running } from '../support/program.js';
 import { until } from '../support/wait.js';
 
@@ -8,13 +9,11 @@ const scheduled = (schedule: string) =>
   CONFIGURATION.replace('  streams: {', `  schedule: ${schedule},\n  streams: {`);
 
 describe('workers with a schedule', () => {
-  let world: Rehearsal;
+  const world = rehearseOnce({ rows: 20, sandbox: { rate: 0 } });
   beforeAll(async () => {
-    world = await rehearse({ rows: 20, sandbox: { rate: 0 } });
     await world.configure(scheduled(`{ nightly: '30 3 * * *', timezone: 'Europe/Stockholm' }`));
-    expect((await world.run(['sync'])).code).toBe(0); // new streams are synced without a schedule
+    await world.read('sync'); // new streams are synced without a schedule
   });
-  afterAll(() => world.close());
 
   async function withWorkers(count: number, act: (workers: Running[]) => Promise<unknown>): Promise<void> {
     const start = () => world.startWorker(['--grace', '1']);
@@ -31,17 +30,21 @@ describe('workers with a schedule', () => {
     const next = String.raw`Next nightly sync: \d{4}-\d\d-\d\d 03:30 CES?T`;
     await withWorkers(1, async () => {
       expect(await runs()).toEqual([]);
-      expect((await world.run(['status', '--full'])).stdout).toMatch(
-        new RegExp(`${next}; none was due yet\\.`),
-      );
+      await world.ends('status --full', 0, new RegExp(`${next}; none was due yet\\.`));
     });
-    expect((await world.run(['status', '--full'])).stdout).toMatch(
+    await world.ends(
+      'status --full',
+      0,
       /No worker is running to start the nightly sync, due next \d{4}-\d\d-\d\d 03:30 CES?T\n {4}→ slotsync worker\n/,
     );
-    expect((await world.run(['status', '--full'], { TIMEZONE: 'America/New_York' })).stdout).toMatch(
+    await commandsOf(world, { TIMEZONE: 'America/New_York' }).ends(
+      'status --full',
+      0,
       /Next nightly sync: \d{4}-\d\d-\d\d 2[12]:30 GMT-[45];/,
     );
-    expect((await world.run(['check'])).stdout).toMatch(
+    await world.ends(
+      'check',
+      0,
       /✓ schedule: the next nightly sync is due \d{4}-\d\d-\d\d 03:30 CES?T \(pattern in Europe\/Stockholm\), if a worker is running/,
     );
   });
@@ -61,6 +64,6 @@ describe('workers with a schedule', () => {
     await world.configure(CONFIGURATION);
     await withWorkers(1, async () => undefined);
     expect(await world.sql`SELECT * FROM slotsync.schedules`).toEqual([]);
-    expect((await world.run(['status', '--full'])).stdout).not.toContain('Next nightly');
+    expect(await world.read('status --full')).not.toContain('Next nightly');
   });
 });

@@ -1,8 +1,8 @@
 // Connections of one worker to the servers, at work and when idle.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it, type TestContext } from 'vitest';
 import { watchConnections } from '../support/connections.js';
 import { startHop } from '../support/hop.js';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { rehearseIn, rehearseOnce } from '../support/rehearsals.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -11,14 +11,10 @@ const describeStores = describe.concurrent.each(STORES);
 
 describeStores('connections to PostgreSQL, with queue and quota on $store', ({ store, url, skip }) => {
   describe.skipIf(skip)('a worker', () => {
-    let world: Rehearsal;
-    beforeAll(async () => {
-      world = await rehearse({ redisUrl: url, rows: 60, sandbox: { rate: 0 } });
-    });
-    afterAll(() => world.close());
+    const world = rehearseOnce({ redisUrl: url, rows: 60, sandbox: { rate: 0 } });
 
     it('takes few connections, names all of them, and closes idle connections', async () => {
-      expect(await world.run(['sync', '--detach'])).toMatchObject({ code: 0 });
+      await world.read('sync --detach');
       const connections = watchConnections(world.url);
       const worker = await world.startWorker();
       await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R7'`;
@@ -42,55 +38,47 @@ describeStores('connections to PostgreSQL, with queue and quota on $store', ({ s
 describeStores(
   'connections to PostgreSQL that fall silent, with queue and quota on $store',
   ({ url, skip }) => {
-    const test = it.skipIf(skip);
+    const itHere = it.skipIf(skip);
 
-    test('are replaced by a worker, which sends everything', async () => {
-      const world = await rehearse({ redisUrl: url, rows: 60 });
+    /** An installation whose service holds the second write, and the settings for connections that a hop forgets. */
+    async function openOverHop(test: TestContext) {
+      const world = await rehearseIn(test, { redisUrl: url, rows: 60 });
       const hop = await startHop(world.url);
-      try {
-        world.holdWrites(1);
-        const worker = await world.startWorker([], {
-          MIRROR_DATABASE_URL: hop.through(world.url),
-          MIRROR_STATEMENT_SECONDS: '60',
-          STATE_STATEMENT_SECONDS: '60',
-        });
-        await world.run(['sync', '--detach']);
-        await world.untilHeld();
-        hop.forget();
-        world.sandbox.openGate();
-        const finished = async () =>
-          (await world.sql`SELECT FROM slotsync.runs WHERE status = 'succeeded'`).length > 0;
-        await until(finished, { timeoutMs: 300_000, describe: () => `the run to end: ${worker.output()}` });
-        expect(world.sandbox.objects()).toHaveLength(120);
-        expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
-      } finally {
-        await world.close();
-        await hop.close();
-      }
+      test.onTestFinished(() => hop.close());
+      world.holdWrites(1);
+      const settings = {
+        MIRROR_DATABASE_URL: hop.through(world.url),
+        MIRROR_STATEMENT_SECONDS: '60',
+        STATE_STATEMENT_SECONDS: '60',
+      };
+      return { world, hop, settings };
+    }
+
+    itHere('are replaced by a worker, which sends everything', async (test) => {
+      const { world, hop, settings } = await openOverHop(test);
+      const worker = await world.startWorker([], settings);
+      await world.run(['sync', '--detach']);
+      await world.untilHeld();
+      hop.forget();
+      world.sandbox.openGate();
+      const finished = async () =>
+        (await world.sql`SELECT FROM slotsync.runs WHERE status = 'succeeded'`).length > 0;
+      await until(finished, { timeoutMs: 300_000, describe: () => `the run to end: ${worker.output()}` });
+      expect(world.sandbox.objects()).toHaveLength(120);
+      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
     });
 
-    test('end a sync with the reason, and the next sync finishes its run', async () => {
-      const world = await rehearse({ redisUrl: url, rows: 60 });
-      const hop = await startHop(world.url);
-      try {
-        world.holdWrites(1);
-        const sync = world.start(['sync'], {
-          MIRROR_DATABASE_URL: hop.through(world.url),
-          MIRROR_STATEMENT_SECONDS: '60',
-          STATE_STATEMENT_SECONDS: '60',
-        });
-        await world.untilHeld();
-        hop.forget();
-        const { code, stderr } = await sync.finished;
-        expect(stderr).toContain('the state database cannot be reached (CONNECTION_CLOSED');
-        expect(code).toBe(1);
-        world.sandbox.openGate();
-        expect((await world.start(['sync']).finished).code).toBe(0);
-        expect(world.sandbox.objects()).toHaveLength(120);
-      } finally {
-        await world.close();
-        await hop.close();
-      }
+    itHere('end a sync with the reason, and the next sync finishes its run', async (test) => {
+      const { world, hop, settings } = await openOverHop(test);
+      const sync = world.start(['sync'], settings);
+      await world.untilHeld();
+      hop.forget();
+      const { code, stderr } = await sync.finished;
+      expect(stderr).toContain('the state database cannot be reached (CONNECTION_CLOSED');
+      expect(code).toBe(1);
+      world.sandbox.openGate();
+      await world.read('sync');
+      expect(world.sandbox.objects()).toHaveLength(120);
     });
   },
 );

@@ -1,37 +1,27 @@
 // Rows get new codes: their objects, with their bookings, follow the rows.
-import { afterEach, beforeEach, expect, it } from 'vitest';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { expect, it } from 'vitest';
+import { rehearseEach } from '../support/rehearsals.js';
 
-let world: Rehearsal;
-beforeEach(async () => {
-  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
-});
-afterEach(() => world.close());
+const world = rehearseEach({ rows: 3, sandbox: { rate: 0 } });
 
 it('rename lets the object follow its row, and is refused while the old row exists', async () => {
-  expect((await world.run(['sync'])).code).toBe(0);
+  await world.read('sync');
   const { id } = world.sandbox.object('room_R1') ?? {};
-
-  const early = await world.run(['rename', 'rooms', 'R1', 'R2']);
-  expect(early).toMatchObject({ code: 2, stdout: '' });
-  expect(early.stderr).toContain("the row of rooms 'R1' is still in the mirror, and so is that of 'R2'");
-  const unknown = await world.run(['rename', 'halls', 'R1', 'R2']);
-  expect(unknown.code).toBe(2);
-  expect(unknown.stderr).toContain('halls');
+  await world.refuses(
+    'rename rooms R1 R2',
+    "the row of rooms 'R1' is still in the mirror, and so is that of 'R2'",
+  );
+  await world.refuses('rename halls R1 R2', 'halls');
 
   await world.sql`UPDATE rooms SET code = 'N-1', name = 'Sal N1' WHERE code = 'R1'`;
   await world.sql`UPDATE courses SET room = 'N-1' WHERE room = 'R1'`;
-  const { stdout } = await world.run(['plan', 'rooms']);
-  expect(stdout).not.toContain('slotsync rename'); // its name is another one
+  expect(await world.read('plan rooms')).not.toContain('slotsync rename'); // its name is another one
   await world.sql`UPDATE rooms SET name = 'Sal 1' WHERE code = 'N-1'`;
-  const same = await world.run(['plan', 'rooms']);
-  expect(same.stdout).toContain(
+  expect(await world.read('plan rooms')).toContain(
     "rooms 'R1' was deleted, and 'N-1' is new with the same values. To keep the object and its bookings: slotsync rename rooms R1 N-1\n",
   );
   await world.sql`UPDATE rooms SET name = 'Sal N1' WHERE code = 'N-1'`;
-  const renamed = await world.run(['rename', 'rooms', 'R1', 'N-1']);
-  expect(renamed).toMatchObject({ code: 0, stderr: '' });
-  expect(renamed.stdout).toBe(
+  expect(await world.read('rename rooms R1 N-1')).toBe(
     [
       "The object 'room_R1' and its bookings now belong to rooms 'N-1' instead of 'R1'.",
       "The record is linked to it: its template would give 'room_N-1'.",
@@ -39,7 +29,7 @@ it('rename lets the object follow its row, and is refused while the old row exis
       '',
     ].join('\n'),
   );
-  expect((await world.run(['sync'])).code).toBe(0);
+  await world.read('sync');
   expect(world.sandbox.object('room_R1')).toMatchObject({ id, active: true });
   expect(world.sandbox.object('room_R1')?.fields[0]?.values).toEqual(['Sal N1']);
   expect(world.sandbox.object('room_N-1')).toBeUndefined();
@@ -47,8 +37,5 @@ it('rename lets the object follow its row, and is refused while the old row exis
     fieldId: 'course.room',
     values: ['room_R1'],
   });
-
-  const again = await world.run(['rename', 'rooms', 'R1', 'N-1', '--json']);
-  expect(again.code).toBe(2);
-  expect(again.stderr).toContain("rooms 'R1' has no object");
+  await world.refuses('rename rooms R1 N-1', "rooms 'R1' has no object");
 });

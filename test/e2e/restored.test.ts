@@ -1,14 +1,12 @@
 // Guarantee 11
 // When a command checks whether its databases were restored from a backup.
-import { afterEach, expect, it } from 'vitest';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { expect, it } from 'vitest';
+import { rehearseEach } from '../support/rehearsals.js';
 
-let world: Rehearsal;
-afterEach(() => world.close());
+const world = rehearseEach({ rows: 3, sandbox: { rate: 0 } });
 
 it('a command checks for a restore after it has registered and before it has planned', async () => {
-  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
-  expect((await world.run(['sync'])).code).toBe(0);
+  await world.read('sync');
   // Each look is noted with how many processes were seen then, and how many runs were planned.
   await world.sql.unsafe(`
     CREATE TABLE looks (name text, processes int, planned int);
@@ -18,9 +16,8 @@ it('a command checks for a restore after it has registered and before it has pla
       RETURN new;
     END $$;
     CREATE TRIGGER note_look AFTER UPDATE ON slotsync.databases FOR EACH ROW EXECUTE FUNCTION note_look()`);
-  expect((await world.run(['sync'])).code).toBe(0);
-  const looks = await world.sql<{ name: string }[]>`SELECT name, processes, planned FROM looks`;
-  expect(looks.toSorted((a, b) => a.name.localeCompare(b.name))).toEqual([
+  await world.read('sync');
+  expect(await world.sql`SELECT name, processes, planned FROM looks ORDER BY name`).toEqual([
     { name: 'mirror', processes: 1, planned: 1 },
     { name: 'state', processes: 1, planned: 1 },
   ]);

@@ -4,7 +4,8 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION } from '../support/rehearsal.js';
+import { commandsOf, rehearseOnce } from '../support/rehearsals.js';
 import { until } from '../support/wait.js';
 import { isForMirrorAlone } from '../support/services.js';
 
@@ -25,8 +26,10 @@ function readBlocks(): string[] {
   return [...section.matchAll(/```sql\n(.*?)```/gs)].map(([, sql = '']) => rename(sql));
 }
 
-const JUNE = ['--from', '2026-06-01', '--to', '2026-07-01'];
-let world: Rehearsal;
+const JUNE = '--from 2026-06-01 --to 2026-07-01';
+const world = rehearseOnce({ rows: 3, migrated: false, sandbox: { rate: 0 } });
+/** The commands with the documented roles. */
+let own: ReturnType<typeof commandsOf>;
 let settings: Record<string, string>;
 let configuration: string;
 
@@ -35,14 +38,13 @@ function addressOf(role: Role): string {
   [url.username, url.password] = [nameOf(role), 'choose-one'];
   return url.href;
 }
-const run = (...args: string[]) => world.run(args, settings);
 
 beforeAll(async () => {
-  world = await rehearse({ rows: 3, migrated: false, sandbox: { rate: 0 } });
   settings = {
     MIRROR_DATABASE_URL: addressOf('slotsync_mirror'),
     STATE_DATABASE_URL: addressOf('slotsync_state'),
   };
+  own = commandsOf(world, settings);
   configuration = CONFIGURATION.replaceAll(/from: '(\w+)'/g, "from: 'campus.$1'").replace(
     '  streams: {',
     `  reservations: {
@@ -70,60 +72,47 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const role of ROLES.toReversed().map(nameOf))
     await world.sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
-  await world.close();
 });
 
 it('migrate prints the SQL for a role that may not create schemas, and needs nothing more', async () => {
   await world.sql.unsafe(mirrorSql);
   const [createRole = '', setPath = '', ...createSchemas] = stateSql.trim().split('\n');
   await world.sql.unsafe(createRole + setPath);
-  const refused = await run('migrate');
-  expect(refused).toMatchObject({ code: 2 });
-  expect(refused.stderr).toContain(`→ Let the owner of the database run: ${createSchemas.join(' ')}`);
+  await own.refuses('migrate', `→ Let the owner of the database run: ${createSchemas.join(' ')}`);
   await world.sql.unsafe(createSchemas.join('\n'));
-  for (const stdout of ['Applied', 'up to date'])
-    expect(await run('migrate')).toMatchObject({ code: 0, stdout: expect.stringContaining(stdout) });
+  for (const says of ['Applied', 'up to date']) await own.ends('migrate', 0, says);
 });
 
 it('the roles of docs/security.md suffice for every command', async () => {
-  const check = await run('check', '--json');
-  const { findings } = JSON.parse(check.stdout) as { findings: { what: string; result: string }[] };
+  const { findings } = await own.json<{ findings: { what: string; result: string }[] }>('check --json');
   expect(findings.filter(({ result }) => result === 'fault' || result === 'warning')).toEqual([]);
   expect(findings).toContainEqual({
     what: 'role of the mirror',
     result: 'ok',
     text: `${nameOf('slotsync_mirror')} may only read`,
   });
-  for (const args of [
-    ['plan'],
-    ['match', 'rooms', '--by', 'room.name'],
-    ['sync'],
-    ['backfill', 'rooms', '--where', 'seats > 1'],
-    ['reconcile', ...JUNE],
-  ])
-    expect(await run(...args), args[0]).toMatchObject({ code: 0 });
-  for (const args of [
-    ['status'],
-    ['runs'],
-    ['failures'],
-    ['explain', 'rooms', 'R1'],
-    ['push', 'rooms', 'R1'],
-  ])
-    expect(await run(...args), args[0]).toMatchObject({ code: 0, stderr: '' });
+  for (const command of ['plan', 'match rooms --by room.name', 'sync', `reconcile ${JUNE}`])
+    await own.read(command);
+  await own.read(['backfill', 'rooms', '--where', 'seats > 1']);
+  for (const command of ['status', 'runs', 'failures', 'explain rooms R1', 'push rooms R1'])
+    expect(await world.run(command.split(' '), settings), command).toMatchObject({ code: 0, stderr: '' });
   expect(world.sandbox.object('room_R3')).toMatchObject({ active: true });
 });
 
 it('check warns of a mirror role that may write or owns the state, and proposes another role', async () => {
-  const same = await world.run(['check'], { ...settings, MIRROR_DATABASE_URL: addressOf('slotsync_state') });
-  expect(same.stdout).toMatch(
+  await commandsOf(world, { ...settings, MIRROR_DATABASE_URL: addressOf('slotsync_state') }).ends(
+    'check',
+    2,
     /! role of the mirror: \S+ may do more than read: it may write to .*slotsync.*; it is the role of the state\n/,
   );
   await world.sql.unsafe(`GRANT UPDATE (name) ON campus.rooms TO ${nameOf('slotsync_mirror')}`);
-  const { code, stdout } = await run('check');
-  expect(code).toBe(0);
-  expect(stdout).toContain('may do more than read: it may write to campus.rooms\n');
-  expect(stdout).toContain('GRANT SELECT ON "campus"."rooms", "campus"."courses", "campus"."bookings" TO');
-  expect(stdout).toContain(' 0 do not hold, 4 not tested yet, 1 warning. Next: ');
+  await own.ends(
+    'check',
+    0,
+    'may do more than read: it may write to campus.rooms\n',
+    'GRANT SELECT ON "campus"."rooms", "campus"."courses", "campus"."bookings" TO',
+    ' 0 do not hold, 4 not tested yet, 1 warning. Next: ',
+  );
   await world.sql.unsafe(`REVOKE UPDATE (name) ON campus.rooms FROM ${nameOf('slotsync_mirror')}`);
 });
 
@@ -131,24 +120,18 @@ it('rows that a policy hides from the role of the mirror are not taken for delet
   await world.sql.unsafe(`
     ALTER TABLE campus.rooms ENABLE ROW LEVEL SECURITY;
     CREATE POLICY two ON campus.rooms FOR SELECT USING (code IN ('R1', 'R2'))`);
-  const refused = await run('sync');
-  expect(refused.code).toBe(2);
-  expect(refused.stderr).toMatch(/streams\.rooms: from: .*"rooms".*BYPASSRLS.*`rowSecurity: 'filtered'`/);
+  await own.refuses('sync', /streams\.rooms: from: .*"rooms".*BYPASSRLS.*`rowSecurity: 'filtered'`/);
   expect(world.sandbox.object('room_R3')).toMatchObject({ active: true });
-  const check = await run('check');
-  expect(check.code).toBe(2);
-  expect(check.stdout).toMatch(/✗ source of rooms: from: .*"rooms".*BYPASSRLS.*`rowSecurity: 'filtered'`/);
+  await own.ends('check', 2, /✗ source of rooms: from: .*"rooms".*BYPASSRLS.*`rowSecurity: 'filtered'`/);
   await world.sql.unsafe(`ALTER ROLE ${nameOf('slotsync_mirror')} BYPASSRLS`);
-  const plan = async () => (await run('plan', 'rooms', '--json')).stdout;
-  expect(JSON.parse(await plan())).toMatchObject({ streams: [{ counts: { retire: 0 } }] });
+  const plan = () => own.json('plan rooms --json');
+  expect(await plan()).toMatchObject({ streams: [{ counts: { retire: 0 } }] });
   await world.sql.unsafe(`ALTER ROLE ${nameOf('slotsync_mirror')} NOBYPASSRLS`);
   await world.configure(
     configuration.replace("from: 'campus.rooms'", "rowSecurity: 'filtered', from: 'campus.rooms'"),
   );
-  expect(JSON.parse(await plan())).toMatchObject({ streams: [{ counts: { retire: 1 } }] });
-  expect((await run('check')).stdout).toContain(
-    '✓ source of rooms: every column exists; policies may hide rows, as declared',
-  );
+  expect(await plan()).toMatchObject({ streams: [{ counts: { retire: 1 } }] });
+  await own.ends('check', 0, '✓ source of rooms: every column exists; policies may hide rows, as declared');
   await world.configure(configuration);
   await world.sql.unsafe('ALTER TABLE campus.rooms DISABLE ROW LEVEL SECURITY');
 });
@@ -159,24 +142,18 @@ it('a right that the role of the mirror lacks is named before a run, also for qu
   await world.configure(
     configuration.replace("from: 'campus.courses'", "from: { query: 'SELECT * FROM campus.courses' }"),
   );
-  const check = await run('check');
-  expect(check.code).toBe(2);
-  expect(check.stdout).toContain(
+  await own.ends(
+    'check',
+    2,
     `✗ source of rooms: from: permission denied for table rooms; let the owner run: GRANT USAGE ON SCHEMA "campus" TO ${role}; GRANT SELECT ON "campus"."rooms" TO ${role}\n`,
-  );
-  expect(check.stdout).toContain(
     `✗ source of courses: from: permission denied for table courses; let the owner run: GRANT SELECT ON … TO ${role}, for each table and view that a query names\n`,
-  );
-  expect(check.stdout).toContain(
     '✗ source of reservations: from: permission denied for table bookings; let the owner',
   );
   for (const command of ['plan', 'sync', 'reconcile'])
-    expect(await run(command), command).toMatchObject({
-      code: 2,
-      stderr: expect.stringMatching(
-        /^slotsync: the mirror lacks .*\n[^]*permission denied for table .*GRANT SELECT[^]*grant the missing rights/,
-      ),
-    });
+    await own.refuses(
+      command,
+      /^slotsync: the mirror lacks .*\n[^]*permission denied for table .*GRANT SELECT[^]*grant the missing rights/,
+    );
   await world.configure(configuration);
   await world.sql.unsafe(`GRANT SELECT ON ALL TABLES IN SCHEMA campus TO ${role}`);
 });
@@ -190,14 +167,12 @@ it('the table of loads that freshness reads needs USAGE and SELECT', async () =>
   await world.configure(
     configuration.replace('  streams: {', `  freshness: { query: '${query}' },\n  streams: {`),
   );
-  const missing = await run('check');
-  expect(missing.code, missing.stdout).toBe(1);
-  expect(missing.stdout).toContain('permission denied for schema etl');
+  await own.ends('check', 1, 'permission denied for schema etl');
   await world.sql.unsafe(`GRANT USAGE ON SCHEMA etl TO ${role}`);
-  expect((await run('check')).stdout).toContain('permission denied for table load_log');
+  await own.ends('check', 1, 'permission denied for table load_log');
   await world.sql.unsafe(`GRANT SELECT ON ALL TABLES IN SCHEMA etl TO ${role}`);
-  expect(await run('check')).toMatchObject({ code: 0 });
-  expect(await run('sync')).toMatchObject({ code: 0 });
+  await own.read('check');
+  await own.read('sync');
   await world.configure(configuration);
 });
 
@@ -205,13 +180,12 @@ it.skipIf(isForMirrorAlone())(
   'a worker takes changes from the inbox that triggers of the owner and another program added',
   async () => {
     await world.sql.unsafe(ownerSql + appSql);
-    const printed = await run('triggers', 'print', 'rooms', 'courses');
-    expect(printed).toMatchObject({ code: 0 });
+    const printed = await own.read('triggers print rooms courses');
     const [owner, app] = [addressOf('campus_owner'), addressOf('campus_app')].map((url) =>
       postgres(url, { max: 1, onnotice: () => undefined }),
     );
     try {
-      await owner?.unsafe(printed.stdout.replace(/^.*\n/, '')); // the first line is for psql
+      await owner?.unsafe(printed.replace(/^.*\n/, '')); // the first line is for psql
       await owner?.unsafe(`UPDATE campus.rooms SET name = 'Triggered' WHERE code = 'R1'`);
       await world.sql`ALTER TABLE campus.rooms DISABLE TRIGGER USER`;
       await world.sql`UPDATE campus.rooms SET name = 'Inserted' WHERE code = 'R2'`;
@@ -223,16 +197,10 @@ it.skipIf(isForMirrorAlone())(
       await until(() => nameOfRoom('R1').includes('Triggered') && nameOfRoom('R2').includes('Inserted'), {
         describe: 'both rooms at the service',
       });
-      const pushed = await world.run(['push', 'rooms', 'R1'], {
-        ...settings,
-        STATE_DATABASE_URL: addressOf('campus_app'),
-      });
-      expect(pushed).toMatchObject({
-        code: 2,
-        stderr: expect.stringMatching(
-          /campus_app_\w+, may only add changes to the inbox\n.*insert into slotsync\.changes/,
-        ),
-      });
+      await commandsOf(world, { ...settings, STATE_DATABASE_URL: addressOf('campus_app') }).refuses(
+        'push rooms R1',
+        /campus_app_\w+, may only add changes to the inbox\n.*insert into slotsync\.changes/,
+      );
     } finally {
       await Promise.all([owner?.end(), app?.end()]);
     }
@@ -242,12 +210,11 @@ it.skipIf(isForMirrorAlone())(
 it('a role that only reads the state can run status, runs and failures, and nothing else', async () => {
   await world.sql.unsafe(readerSql);
   const reading = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_reader') };
-  const status = await world.run(['status', '--full'], reading);
-  expect(status).toMatchObject({ code: 0, stderr: '' });
-  expect(status.stdout).toContain('Quota: ');
-  expect(status.stdout).not.toContain('\u001b');
-  for (const args of [['runs'], ['failures']])
-    expect(await world.run(args, reading), args[0]).toMatchObject({ code: 0, stderr: '' });
+  const status = await commandsOf(world, reading).ends('status --full', 0, 'Quota: ');
+  expect(status).not.toContain('\u001b');
+  for (const command of ['status', 'runs', 'failures'])
+    expect(await world.run([command], reading), command).toMatchObject({ code: 0, stderr: '' });
+  const [reader, owner] = [nameOf('slotsync_reader'), nameOf('slotsync_state')];
   // Also the commands that would wait for the quota, which is counted in the state.
   for (const command of [
     'check',
@@ -258,18 +225,17 @@ it('a role that only reads the state can run status, runs and failures, and noth
     'worker',
   ]) {
     const { code, stdout, stderr } = await world.run(command.split(' '), reading);
-    expect([code, stdout + stderr], command).toEqual([
-      2,
-      expect.stringContaining(
-        `the role of STATE_DATABASE_URL, ${nameOf('slotsync_reader')}, may only read the state`,
-      ),
-    ]);
-    expect(stdout + stderr).toContain(
-      `Run this command as ${nameOf('slotsync_state')}, which owns the state. ${nameOf('slotsync_reader')} may run: slotsync status,`,
-    );
+    expect(code, command).toBe(2);
+    for (const text of [
+      `the role of STATE_DATABASE_URL, ${reader}, may only read the state`,
+      `Run this command as ${owner}, which owns the state. ${reader} may run: slotsync status,`,
+    ])
+      expect(stdout + stderr, command).toContain(text);
   }
-  const other = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_mirror') };
-  expect((await world.run(['status', '--full'], other)).stderr).toContain('may not read the state');
+  await commandsOf(world, { ...settings, STATE_DATABASE_URL: addressOf('slotsync_mirror') }).refuses(
+    'status --full',
+    'may not read the state',
+  );
   const sql = postgres(addressOf('slotsync_reader'), { max: 1 });
   await expect(sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A')`).rejects.toThrow(
     'permission denied',

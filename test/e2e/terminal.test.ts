@@ -3,23 +3,22 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { visibleInLine } from '../../src/text/visible-text.js';
 import { endWithTests } from '../support/child-processes.js';
 import { createScreen } from '../support/screen.js';
 import { until } from '../support/wait.js';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION } from '../support/rehearsal.js';
+import { rehearseOnce } from '../support/rehearsals.js';
 
 const OBEYED = '\x1b]0;x\x07\u202E\x9b2J\x7f\nFORGED';
 const SHOWN = String.raw`\u001b]0;x\u0007\u202e\u009b2J\u007f`;
 
-let world: Rehearsal;
+const world = rehearseOnce({ rows: 2, sandbox: { rate: 0 } });
 beforeAll(async () => {
-  world = await rehearse({ rows: 2, sandbox: { rate: 0 } });
   await world.sql`INSERT INTO rooms VALUES (${`K${OBEYED}`}, ${`Name${OBEYED}`}, 1)`;
   world.sandbox.refuseObject('room_R1', { status: 400, message: `refused ${OBEYED}` });
 });
-afterAll(() => world.close());
 
 /** Each command, and whether it shows a text of the row, of its key or of the service. */
 const COMMANDS: [args: string[], shows: boolean][] = [
@@ -135,13 +134,11 @@ it.skipIf(!hasScript)('init names the tables that it does not list, and how to i
 });
 
 it('status --watch refuses a pipe and --json, and says what to do', async () => {
-  const pipe = await world.run(['status', '--watch']);
-  expect(pipe).toMatchObject({ code: 2, stdout: '' });
-  expect(pipe.stderr).toContain(
+  await world.refuses(
+    'status --watch',
     '--watch draws a screen, and standard output is no terminal\n  → Leave --watch out',
   );
-  expect(await world.run(['status', '--watch', '--json'])).toMatchObject({ code: 2 });
-  expect(await world.run(['status', '--watch', '0'])).toMatchObject({ code: 2 });
+  for (const args of ['--watch --json', '--watch 0']) await world.ends(`status ${args}`, 2);
 });
 
 it.skipIf(!hasScript)('reset removes nothing on a terminal unless yes is typed', async () => {
@@ -150,11 +147,11 @@ it.skipIf(!hasScript)('reset removes nothing on a terminal unless yes is typed',
     await reset.shows(/Remove it\? Type yes:/);
     reset.press(keys);
     expect(await reset.ended).not.toBe(0);
-    expect((await world.run(['status', '--full'])).code).toBe(0);
+    await world.read('status --full');
   }
   const reset = startOnTerminal('reset');
   await reset.shows(/Remove it\? Type yes:/);
   reset.press('yes\r');
   expect(await reset.ended).toBe(0);
-  expect((await world.run(['status', '--full'])).stderr).toContain('no slotsync schema yet');
+  await world.refuses('status --full', 'no slotsync schema yet');
 });
