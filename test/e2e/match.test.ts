@@ -1,8 +1,8 @@
 // A service that has objects already: they are found, inspected, linked, and then kept by sync.
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { rehearseEach, type Installation } from '../support/rehearsals.js';
 
 /** The configuration of the rehearsal, with rooms matched by name, and permission to assign external ids. */
 const CONFIGURATION = `
@@ -23,33 +23,22 @@ export default {
 };
 `;
 
-let world: Rehearsal;
-afterEach(() => world.close());
-
 const roomFields = (i: number, name = `Sal ${i}`, seats = i) => [
   { fieldId: 'room.name', values: [name] },
   { fieldId: 'room.seats', values: [String(seats)] },
 ];
-const file = () => path.join(world.folder, 'matches.csv');
-const readLines = async () => (await readFile(file(), 'utf8')).replace('\uFEFF', '').trim().split('\n');
-const matched = async (...args: string[]) => {
-  const { stdout, stderr, code } = await world.run(['match', ...args, '--json']);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  return JSON.parse(stdout) as {
-    types: {
-      objects: number;
-      nobodys: Record<string, number>;
-      streams: { stream: string; rows: number; counts: Record<string, number> }[];
-    }[];
+const fileOf = ({ folder }: Installation) => path.join(folder, 'matches.csv');
+const matched = async (world: Installation, options = '') =>
+  JSON.parse(await world.read(`match rooms${options} --json`)) as {
+    types: { streams: { counts: Record<string, number> }[] }[];
   };
-};
 
 describe('rooms made by hand at the service', () => {
   const ROWS = 480;
   const BY_HAND = 40;
 
+  const world = rehearseEach({ rows: ROWS, sandbox: { rate: 0, assignsExternalIds: true } });
   beforeEach(async () => {
-    world = await rehearse({ rows: ROWS, sandbox: { rate: 0, assignsExternalIds: true } });
     await world.configure(CONFIGURATION);
     for (let i = 1; i <= ROWS - BY_HAND; i++)
       world.sandbox.putObject({ extId: `room_R${i}`, typeId: 'room', fields: roomFields(i) });
@@ -62,7 +51,7 @@ describe('rooms made by hand at the service', () => {
   });
 
   it('are found by name and linked by match, and sync creates no second object for them', async () => {
-    const { types } = await matched('rooms', '--by', 'room.name', '--out', 'matches.csv');
+    const { types } = await matched(world, ' --by room.name --out matches.csv');
     expect(types).toMatchObject([
       {
         objects: ROWS,
@@ -71,72 +60,51 @@ describe('rooms made by hand at the service', () => {
       },
     ]);
     expect(world.puts()).toHaveLength(0);
-    const found = await readLines();
+    const found = (await readFile(fileOf(world), 'utf8')).trim().split('\n');
     expect(found).toHaveLength(1 + BY_HAND);
     expect(found[1]).toMatch(/^match,rooms,R441,,\d+,Sal 441,Sal 441,room.seats,$/);
 
-    const applied = await world.run(['match', '--apply', 'matches.csv']);
-    expect(applied).toMatchObject({ code: 0, stdout: expect.stringContaining('40 rows linked.') });
-    expect(await matched('rooms')).toMatchObject({
+    await world.ends('match --apply matches.csv', 0, '40 rows linked.');
+    expect(await matched(world)).toMatchObject({
       types: [{ streams: [{ counts: { equal: 440, differs: 40, only_here: 0 } }] }],
     });
 
-    const synced = await world.run(['sync', 'rooms']);
-    expect(synced).toMatchObject({ code: 0, stderr: '' });
+    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0, stderr: '' });
     expect([...world.sandbox.objects(), ...world.sandbox.unnamedObjects()]).toHaveLength(ROWS);
     expect(world.sandbox.object('hand_480')?.fields).toEqual(roomFields(480));
     expect(world.sandbox.object('room_R479')?.fields).toEqual(roomFields(479));
-    expect(await matched('rooms')).toMatchObject({ types: [{ streams: [{ counts: { equal: ROWS } }] }] });
+    expect(await matched(world)).toMatchObject({ types: [{ streams: [{ counts: { equal: ROWS } }] }] });
 
     // Applied a second time, the file changes nothing.
-    const again = await world.run(['match', '--apply', 'matches.csv', '--json']);
-    expect(JSON.parse(again.stdout)).toMatchObject({ linked: [], already: BY_HAND });
+    expect(await world.json('match --apply matches.csv --json')).toMatchObject({
+      linked: [],
+      already: BY_HAND,
+    });
   });
 });
 
 describe('the command match', () => {
-  beforeEach(async () => {
-    world = await rehearse({ rows: 6, sandbox: { rate: 0, assignsExternalIds: true } });
-    await world.configure(CONFIGURATION);
-  });
-
-  it.each([
-    [['--by', 'room.nme'], "--by: streams.rooms maps no field 'room.nme'; it maps room.name, room.seats"],
-    [['--by', 'room.name,'], "--by takes field ids separated by commas, not 'room.name,'"],
-    [['--out', 'none/matches.csv'], 'none/matches.csv cannot be written (ENOENT)'],
-    [['--out', '.'], '. is a folder'],
-    [['--apply', 'matches.csv'], '--apply takes a file, and neither streams nor other options'],
-    [['--unlink', 'halls'], "no stream 'halls' in the configuration"],
-    [['--link', 'halls'], "no stream 'halls' in the configuration"],
-    [['--link', 'rooms'], "nothing was linked, because rooms 'rooms' has no object"],
-  ])('is refused before a search at the service: rooms %j', async (args, message) => {
-    const { code, stderr } = await world.run(['match', 'rooms', ...args]);
-    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
-    expect(world.sandbox.arrivals().filter(({ path: at }) => at.endsWith('/objects/find'))).toHaveLength(0);
-  });
+  const world = rehearseEach({ rows: 6, sandbox: { rate: 0, assignsExternalIds: true } });
+  beforeEach(() => world.configure(CONFIGURATION));
 
   it('keeps the object of a record with another external id, by the command that failures prints', async () => {
     await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
-    await world.run(['sync', 'rooms']);
+    await world.read('sync rooms');
     await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R2'`;
-    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 1 });
-    const { stdout } = await world.run(['failures']);
-    const [command = ''] = /slotsync match --link rooms \S+(?=\.)/.exec(stdout) ?? [];
-    expect(await world.run(command.split(' ').slice(1))).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining('1 row linked.'),
-    });
-    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
+    await world.ends('sync rooms', 1);
+    const [command = ''] = /match --link rooms \S+(?=\.)/.exec(await world.read('failures')) ?? [];
+    await world.ends(command, 0, '1 row linked.');
+    await world.read('sync rooms');
     expect(world.sandbox.objects()).toHaveLength(6);
     expect(world.sandbox.object('room_2')?.fields).toEqual(roomFields(2, 'Sal 2', 77));
   });
 
   it('keeps a former file when the service refuses the search', async () => {
-    await writeFile(file(), 'edited by hand');
+    await writeFile(fileOf(world), 'edited by hand');
     world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 400, times: 'always' });
     const { code, stderr } = await world.start(['match', 'rooms', '--out', 'matches.csv']).finished;
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('answered 400') });
-    expect(await readFile(file(), 'utf8')).toBe('edited by hand');
+    expect(await readFile(fileOf(world), 'utf8')).toBe('edited by hand');
     expect((await readdir(world.folder)).join(' ')).not.toContain('unfinished');
   });
 
@@ -159,10 +127,11 @@ describe('the command match', () => {
         typeId: 'room',
         fields: [{ fieldId: 'room.name', values: [name] }],
       });
-    const { stdout } = await world.run(['match', 'rooms', '--by', 'room.name']);
-    expect(stdout).toContain('match        3  one object has the same room.name');
-    expect(stdout).toContain('slotsync match rooms --by room.name --out matches.csv');
-    expect(stdout).toContain(
+    await world.ends(
+      'match rooms --by room.name',
+      0,
+      'match        3  one object has the same room.name',
+      'slotsync match rooms --by room.name --out matches.csv',
       "match: rooms 'R4' – object 1004  (long long long long long long long R4)  differs: room.seats",
     );
   });

@@ -10,7 +10,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run, start, type Env, type Finished } from '../support/program.js';
-import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION } from '../support/rehearsal.js';
+import { rehearseOnce } from '../support/rehearsals.js';
 
 const SECRET = 'S3CRET';
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
@@ -25,7 +26,12 @@ interface Input {
   isProcess?: boolean;
 }
 
-type Row = readonly [title: string, input: Input | string, exitCode: number, line: RegExp | string];
+type Row = readonly [
+  title: string,
+  input: Input | string | readonly string[],
+  exitCode: number,
+  line: RegExp | string,
+];
 
 /** Placeholder for the port of a server that listens. */
 const TAKEN = '<taken>';
@@ -70,12 +76,49 @@ const TABLE: Record<string, readonly Row[]> = {
     ['former objects of a code', 'retry rooms --retire-former --code refused_400', 2, '--retire-former selects its own records: leave out --code'],
     ['stream and --all', 'retry rooms --all', 2, 'either a stream or --all, not both'],
     ['neither stream nor --all', 'retry', 2, 'name a stream, a stream and keys, or --all'],
+    ['two forms of the report', 'report --html --text', 2, 'choose one of --text, --html'],
+    ['period of the report of a run', 'report 1 --since 2h', 2, 'a run has its own period: leave out --since'],
+    ['plan in a spreadsheet', 'plan --out plan.xlsx', 2, /^--out needs a file name that ends with \.csv or \.jsonl, not 'plan\.xlsx'/],
+    ['plan in a file as its folder', { args: 'plan --out file/plan.csv', files: { file: '' } }, 2, /plan\.csv cannot be written \(ENOTDIR\)/],
+    ['write probe without a number', 'check --write-probe', 2, /argument missing$/],
+    ['external id without a write probe', 'check --external-id room_X', 2, /is used only with --write-probe <number>/],
+    ['names of types in no file', ['discover', '--types', ''], 2, /^--types writes TypeScript, and no file is named/],
+    ['names of types in a folder that is not there', 'discover --types nowhere/service.d.ts', 2, /nowhere\/service\.d\.ts cannot be written \(ENOENT\)/],
+    ['names of types in JSON', 'discover --types service.json', 2, /'service\.json' does not end in \.ts/],
+    ['contract that is not there as JSON', { args: 'check --against contract', files: { contract: '{' } }, 2, /cannot be read/],
+    ['contract of another kind', { args: 'check --against contract', files: { contract: '{"version":2}' } }, 2, /is not a recorded contract: version/],
+  ],
+  verify: [
+    ['adopt and repair', 'verify --adopt --repair', 2, '--adopt makes records and compares nothing: leave out --repair'],
+    ['adopt and a sample', 'verify --adopt --sample 5', 2, '--adopt makes records and compares nothing: leave out --sample'],
+    ['detached without a repair', 'verify --detach', 2, '--detach is about a repair: add --repair'],
+    ['unknown stream', 'verify halls', 2, /no stream 'halls' in the configuration/],
+    ['folder that does not exist', 'verify --out no/such/folder/drift.csv', 2, /no\/such\/folder\/drift\.csv cannot be written/],
+  ],
+  match: [
+    ['unknown field', 'match rooms --by room.nme', 2, "  - --by: streams.rooms maps no field 'room.nme'; it maps room.name, room.seats   → Name fields of the mapping, and with --by only the streams that have them."],
+    ['empty field', 'match rooms --by room.name,', 2, "--by takes field ids separated by commas, not 'room.name,'"],
+    ['folder that does not exist', 'match rooms --out none/matches.csv', 2, 'none/matches.csv cannot be written (ENOENT)'],
+    ['folder instead of a file', 'match rooms --out .', 2, '. is a folder, a link or a device: only an ordinary file is replaced'],
+    ['file to apply beside a stream', 'match rooms --apply matches.csv', 2, '--apply takes a file, and neither streams nor other options'],
+    ['unknown stream to unlink', 'match --unlink halls R1', 2, /no stream 'halls' in the configuration/],
+    ['unknown stream to link', 'match --link halls R1', 2, /no stream 'halls' in the configuration/],
+    ['record without an object', 'match --link rooms R1', 2, /^nothing was linked, because rooms 'R1' has no object/],
+  ],
+  'an exception': [
+    ['key that has neither row nor record', 'except rooms nobody --reason x', 2, /no row and no record of rooms has the key 'nobody'/],
+    ['time in the past', 'except rooms R1 --reason x --until 2001-01-01', 2, '--until is in the past: 2001-01-01'],
+    ['no reason', 'except rooms R1', 2, /--reason is missing/],
+    ['unknown stream', 'except halls R1 --reason x', 2, /'halls'/],
+    ['end of a missing exception', 'except rooms R1 --end', 2, /rooms 'R1' is not an exception/],
+    ['both an end and a time', 'except rooms R1 --end --until 2099-01-01', 2, /use --end or --until, not both/],
   ],
   'a number': [
     ['negative', 'sync --limit -1', 2, "--limit takes a whole number from 1 on, not '-1'"],
     ['with a fraction', 'runs 1.5', 2, "a run is a whole number from 1 on, not '1.5'"],
     ['too large', 'worker --concurrency 201', 2, "--concurrency takes a whole number from 1 to 200, not '201'"],
     ['that is a word', 'demo --seed one', 2, "--seed takes a whole number from 0 on, not 'one'"],
+    ['none of a sample', 'verify --sample 0', 2, "--sample takes a whole number from 1 on, not '0'"],
     ['share beyond 1', 'sandbox --hang 2', 2, "--hang takes a share from 0 to 1, not '2'"],
   ],
   'a time': [
@@ -88,16 +131,24 @@ const TABLE: Record<string, readonly Row[]> = {
   'a part of the mirror': [
     ['that closes its parenthesis', { args: ['backfill', 'rooms', '--where', 'false) OR (true', '--limit', '1'] }, 2, '--where, for rooms: syntax error at or near ")"'],
     ['with a second statement', { args: ['backfill', 'rooms', '--where', 'true; DROP TABLE rooms'] }, 2, '--where, for rooms: syntax error at or near ";"'],
+    ['with a second statement behind its parenthesis', { args: ['backfill', 'rooms', '--where', 'true); COMMIT; DROP TABLE rooms; SELECT (1'] }, 2, '--where, for rooms: cannot insert multiple commands into a prepared statement'],
+    ['with a union', { args: ['backfill', 'rooms', '--where', 'true) UNION (SELECT 1'] }, 2, /^--where, for rooms: syntax error/],
+    ['with a column that does not exist', { args: ['backfill', 'rooms', '--where', 'seat > 1'] }, 2, '--where, for rooms: column "seat" does not exist'],
     ['with an open comment', { args: ['backfill', 'rooms', '--where', 'true /* all'] }, 2, /^--where, for rooms: unterminated \/\* comment/],
     ['with an order', { args: ['backfill', 'rooms', '--where', 'true ORDER BY 1'] }, 2, '--where, for rooms: syntax error at or near "ORDER"'],
     ['with a parameter', { args: ['backfill', 'rooms', '--where', 'code = $1'] }, 2, '--where, for rooms: parameters such as $1 are not supported here'],
     ['that is no condition', { args: ['backfill', 'rooms', '--where', 'seats'] }, 2, '--where, for rooms: argument of WHERE must be type boolean, not type integer'],
     ['with no condition', { args: ['backfill', 'rooms', '--where', ' '] }, 2, '--where takes a condition, such as "seats > 100"'],
-    ['of a cursor that is not there', 'backfill rooms --from 5', 2, /^rooms has no cursor, so --from and --to do not apply/],
+    ['of a cursor that is not there', 'backfill --from 5', 2, 'rooms has no cursor, so --from and --to do not apply: set streams.rooms.cursor, or use --where instead'],
+    ['from a value of another type', { args: 'backfill rooms --from soon', files: polled }, 2, '--from, for rooms: invalid input syntax for type numeric: "soon"'],
+    ['to a value of another type', { args: 'backfill rooms --to later', files: polled }, 2, '--to, for rooms: invalid input syntax for type numeric: "later"'],
     ['that ends before it begins', { args: 'backfill rooms --from 10 --to 9', files: polled }, 2, '--from is not before --to, for rooms'],
     ['that ends where it begins', { args: 'backfill rooms --from 9 --to 9.0', files: polled }, 2, '--from is not before --to, for rooms'],
     ['with a condition without end', { args: ['backfill', 'rooms', '--where', 'true AND '.repeat(2000)] }, 2, /^--where takes at most 10.000 characters; shorten it, or use --keys-file$/],
     ['of no stream', 'backfill --keys R1', 2, '--keys applies to one stream: name the stream'],
+    ['of no stream, by a condition', 'backfill --where true', 2, '--where applies to one stream: name the stream'],
+    ['of keys twice', 'backfill rooms --keys R1 --keys-file x', 2, 'use --keys or --keys-file, not both'],
+    ['of an earlier backfill', 'backfill rooms --resume', 2, '--resume continues the latest unfinished backfill, so it takes neither streams nor other options'],
     ['without keys', 'backfill rooms --keys ,', 2, '--keys names no key'],
     ['in a file that is not there', 'backfill rooms --keys-file keys', 2, '--keys-file keys cannot be read (ENOENT)'],
     ['in a folder', 'backfill rooms --keys-file .', 2, '--keys-file . is a folder'],
@@ -130,18 +181,16 @@ const TABLE: Record<string, readonly Row[]> = {
   ],
 };
 
-let world: Rehearsal;
+const world = rehearseOnce({ rows: 3, sandbox: { rate: 0 } });
 let folder: string;
 const taken = createServer();
 
 beforeAll(async () => {
-  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
   folder = await mkdtemp(path.join(tmpdir(), 'slotsync-inputs-'));
   taken.listen(0, '0.0.0.0');
   await once(taken, 'listening');
 });
 afterAll(async () => {
-  await world.close();
   await rm(folder, { recursive: true });
   taken.close();
 });
@@ -164,12 +213,18 @@ async function runWith({ args, env = {}, files = {}, isProcess = false }: Input)
   return isProcess ? start(words, settings, place).finished : run(words, settings, place);
 }
 
+const asInput = (input: Row[1]): Input =>
+  typeof input === 'string' || !('args' in input) ? { args: input } : input;
+
+/** Errors that name what is wrong in the next lines. */
+const HEADS = ['the settings cannot be used', 'rows cannot be matched by a field that they do not map'];
+
 describe.each(Object.entries(TABLE))('%s', (_, rows) => {
   it.concurrent.each(rows)('is refused in one line: %s', async (title, input, exitCode, line) => {
-    const { code, stdout, stderr } = await runWith(typeof input === 'string' ? { args: input } : input);
+    const { code, stdout, stderr } = await runWith(asInput(input));
     const [first = '', ...others] = stderr.trimEnd().split('\n');
     const said = first.replace(/^slotsync: /, '');
-    const what = said === 'the settings cannot be used' ? others.join(' ') : said;
+    const what = HEADS.includes(said) ? others.join(' ') : said;
     expect(first, `${title}: ${stderr}`).toMatch(/^slotsync: /);
     if (typeof line === 'string') expect(what).toBe(line);
     else expect(what).toMatch(line);
@@ -180,6 +235,10 @@ describe.each(Object.entries(TABLE))('%s', (_, rows) => {
     expect(stderr).not.toContain(SECRET);
     // eslint-disable-next-line no-control-regex
     expect(stderr).not.toMatch(/[\u0000-\u0009\u000B-\u001F]/);
+    // Nothing was sent, no run has begun, and no row is gone.
+    expect(world.sandbox.objects()).toEqual([]);
+    expect(await world.sql`SELECT FROM slotsync.runs UNION ALL SELECT FROM slotsync.exceptions`).toEqual([]);
+    expect(await world.sql`SELECT FROM rooms`).toHaveLength(3);
   });
 });
 
@@ -195,39 +254,38 @@ it('plan ends with exit code 1 if no row to be sent can be mapped', async () => 
   expect(some.code).toBe(0);
 });
 
-it('a reader that closes the pipe early causes no failure', async () => {
-  const child = spawn('sh', ['-c', `"${process.execPath}" "${CLI}" --help | head -n 1`], {
+/** Runs a script of the shell, with the program as its function `slotsync`. */
+async function runScript(script: string, cwd?: string) {
+  const child = spawn('sh', ['-c', `slotsync() { "${process.execPath}" "${CLI}" "$@"; }\n${script}`], {
+    cwd,
+    env: { PATH: process.env['PATH'], ...world.env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (data: Buffer) => (output += data.toString()));
-  await once(child, 'close');
+  const [code] = (await once(child, 'close')) as [number];
+  return { code, output };
+}
+
+it('a reader that closes the pipe early causes no failure', async () => {
+  const { output } = await runScript('slotsync --help | head -n 1');
   expect(output).toBe('Usage: slotsync [options] [command]\n');
 });
 
 it('a working directory that was removed is named in one line', async () => {
   const gone = await mkdtemp(path.join(folder, 'gone-'));
-  const child = spawn('sh', ['-c', `rmdir "${gone}"; "${process.execPath}" "${CLI}" plan`], {
-    cwd: gone,
-    stdio: ['ignore', 'ignore', 'pipe'],
+  expect(await runScript(`rmdir "${gone}"; slotsync plan`, gone)).toEqual({
+    code: 2,
+    output: expect.stringMatching(/^slotsync: the working directory no longer exists\n {2}→ /),
   });
-  let stderr = '';
-  child.stderr.on('data', (data: Buffer) => (stderr += data.toString()));
-  const [code] = (await once(child, 'close')) as [number];
-  expect(stderr).toMatch(/^slotsync: the working directory no longer exists\n {2}→ /);
-  expect(code).toBe(2);
 });
 
 it('a timer that a configuration has started does not keep the process alive', async () => {
   const text = `${CONFIGURATION} setInterval(() => undefined, 1000);`;
-  const { code, stderr } = await runWith({
-    args: 'plan romms',
-    files: { 'sync.config.ts': text },
-    isProcess: true,
-  });
-  expect(stderr).toContain("no stream 'romms'");
-  expect(code).toBe(2);
+  const files = { 'sync.config.ts': text };
+  const { code, stderr } = await runWith({ args: 'plan romms', files, isProcess: true });
+  expect([code, stderr]).toEqual([2, expect.stringContaining("no stream 'romms'")]);
 });
 
 it('the commands that failures prints can be pasted, whatever their keys contain', async () => {
@@ -236,21 +294,17 @@ it('the commands that failures prints can be pasted, whatever their keys contain
   await world.sql`DELETE FROM rooms`;
   for (const code of keys) await world.sql`INSERT INTO rooms VALUES (${code}, 'a', 1)`;
   await world.configure(CONFIGURATION.replace('(row) => row.seats', "() => { throw new Error('odd'); }"));
-  await world.run(['sync', 'rooms']);
-  const { stdout } = await world.run(['failures', '--all']);
-  const commands = [...stdout.matchAll(/slotsync (retry rooms .*)$/gm)].map(([, command]) => command);
-  expect(commands).toHaveLength(keys.length);
-  const script = `slotsync() { "${process.execPath}" "${CLI}" "$@"; }\n${commands.map((command) => `slotsync ${command}`).join('\n')}`;
-  const child = spawn('sh', ['-c', script], {
-    cwd: world.folder,
-    env: { PATH: process.env['PATH'], ...world.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let output = '';
-  for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (data: Buffer) => (output += data.toString()));
-  await once(child, 'close');
-  expect(output.trimEnd().split('\n')).toEqual(
-    keys.map(() => '1 record will be sent by the next run: slotsync sync'),
-  );
+  await world.ends('sync rooms', 1);
+  const commands = [...(await world.read('failures --all')).matchAll(/slotsync retry rooms .*$/gm)];
+  // The shell splits each command into its arguments.
+  const split = String.raw`slotsync() { printf '%s\0' "$@"; printf '\n'; }`;
+  const { output } = await runScript([split, ...commands].join('\n'));
+  const lines = output.trimEnd().split('\n');
+  expect(lines).toHaveLength(keys.length);
+  for (const line of lines)
+    await world.ends(
+      line.split('\0').slice(0, -1),
+      0,
+      /^1 record will be sent by the next run: slotsync sync$/m,
+    );
 });
