@@ -4,11 +4,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { Redis } from 'ioredis';
 import { endWithTests } from '../support/child-processes.js';
 import type { Running } from '../support/program.js';
-import { CONFIGURATION, rehearse, rehearseForTest, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearseForTest, type Rehearsal } from '../support/rehearsal.js';
+import { rehearseOnce } from '../support/rehearsals.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -17,11 +18,7 @@ const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
 describe.each(STORES)('a sync that was killed, with the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip)('and a lost queue', () => {
-    let world: Rehearsal;
-    beforeAll(async () => {
-      world = await rehearse({ redisUrl: url, rows: ROWS });
-    });
-    afterAll(() => world.close());
+    const world = rehearseOnce({ redisUrl: url, rows: ROWS });
 
     it('is finished by the next sync, which creates each object once and as its row maps', async () => {
       world.holdWrites(5);
@@ -32,24 +29,27 @@ describe.each(STORES)('a sync that was killed, with the queue on $store', ({ url
       world.sandbox.openGate();
       // As if it had not been heard of for longer than a process that lives.
       await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
-      const during = await world.run(['status', '--full']);
-      expect(during.stdout).toMatch(/Not seen since .* UTC: sync on .*, process \d+\./);
-      expect(during.stdout).toMatch(/\d+ records wait because a dead process had locked them, until .* UTC/);
-      expect(during.stdout).toContain(
+      await world.ends(
+        'status --full',
+        0,
+        /Not seen since .* UTC: sync on .*, process \d+\./,
+        /\d+ records wait because a dead process had locked them, until .* UTC/,
         'Run 1 is unfinished, but no process works on it\n    → slotsync worker',
       );
       await loseQueue(world, url);
       await world.expireClaims();
 
-      const { code, stdout } = await world.run(['sync']);
-      expect(stdout).toContain('Run 1 ended: succeeded. Its results: slotsync runs 1');
+      await world.ends(
+        'sync',
+        0,
+        'Run 1 over the same streams is unfinished. Finishing it first.',
+        'Run 1 ended: succeeded. Its results: slotsync runs 1',
+      );
       // The results of the run that was taken over include what it did before the kill.
-      expect((await world.run(['runs', '1'])).stdout.replaceAll(/ +/g, ' ')).toMatch(/\nrooms 200 /);
-      expect((await world.run(['status', '--full'])).stdout).not.toMatch(
+      expect((await world.read('runs 1')).replaceAll(/ +/g, ' ')).toMatch(/\nrooms 200 /);
+      expect(await world.read('status --full')).not.toMatch(
         /Not seen since|wait for the claim|no process works/,
       );
-      expect(stdout).toContain('Run 1 over the same streams is unfinished. Finishing it first.');
-      expect(code).toBe(0);
       expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
       const rows = await world.sql`
         SELECT count(*)::int AS count, count(DISTINCT external_id)::int AS distinct, bool_and(status = 'synced') AS synced,
@@ -89,7 +89,7 @@ describe('a sync that is interrupted by Ctrl-C', () => {
     const arrived = world.sandbox.objects().length;
     expect(arrived).toBeGreaterThan(3 * 20);
     expect(arrived).toBeLessThan(2 * ROWS);
-    expect((await world.run(['sync'])).code).toBe(0);
+    expect(await world.run(['sync'])).toMatchObject({ code: 0 });
     expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
   });
 });
@@ -110,12 +110,8 @@ describe('a sync that is interrupted while its last batch is in flight', () => {
 });
 
 describe('a command behind the unfinished run of another command', () => {
-  let world: Rehearsal;
-  beforeAll(async () => {
-    world = await rehearse({ rows: 5 });
-    await world.run(['sync', 'rooms', '--detach']);
-  });
-  afterAll(() => world.close());
+  const world = rehearseOnce({ rows: 5 });
+  beforeAll(async () => void (await world.read('sync rooms --detach')));
 
   it.each([['sync'], ['backfill', 'rooms', '--keys', 'R1', '--force']])(
     'fails when it is stopped before its own run begins: %s',
@@ -149,38 +145,28 @@ describe('a command behind the unfinished run of another command', () => {
     const toContinue = `is paused. To continue: slotsync resume ${run?.id}`;
     expect(await stopped.finished).toMatchObject({ code: 1, stderr: expect.stringContaining(toContinue) });
     world.sandbox.openGate();
-    expect(await world.run(['sync', 'rooms', '--detach'])).toMatchObject({
-      code: 1,
-      stdout: expect.stringContaining(toContinue),
-    });
+    await world.ends('sync rooms --detach', 1, toContinue);
     await world.run(['resume', run?.id ?? '']);
   });
 });
 
-describe('a command whose output has no reader any more', () => {
-  it('sends everything as a sync, and ends with the exit code of its work', async () => {
-    const world = await rehearseForTest({ rows: 5 });
-    const syncUnread = async () => {
-      const sync = world.start(['sync']);
-      sync.child.stdout?.destroy();
-      sync.child.stderr?.destroy();
-      return (await sync.finished).code;
-    };
-    // The next one says before it sends that it continues this run.
-    await world.run(['sync', '--detach']);
-    expect(await syncUnread()).toBe(0);
-    expect(world.sandbox.objects()).toHaveLength(10);
-    world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' });
-    await world.sql`UPDATE rooms SET seats = 7`;
-    expect(await syncUnread()).toBe(1);
-  });
-
-  it.each(['status', 'plan'])('ends silently as %s', async (command) => {
-    const world = await rehearseForTest({ rows: 5 });
+it('a command whose output has no reader any more does its work, and ends with its exit code', async () => {
+  const world = await rehearseForTest({ rows: 5 });
+  const runUnread = async (command: string) => {
     const { child, finished } = world.start([command]);
     child.stdout?.destroy();
-    expect(await finished).toEqual({ code: 0, stdout: '', stderr: '' });
-  });
+    if (command === 'sync') child.stderr?.destroy();
+    return finished;
+  };
+  // The next one says before it sends that it continues this run.
+  await world.run(['sync', '--detach']);
+  expect(await runUnread('sync')).toMatchObject({ code: 0 });
+  expect(world.sandbox.objects()).toHaveLength(10);
+  world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' });
+  await world.sql`UPDATE rooms SET seats = 7`;
+  expect(await runUnread('sync')).toMatchObject({ code: 1 });
+  for (const command of ['status', 'plan'])
+    expect(await runUnread(command), command).toEqual({ code: 0, stdout: '', stderr: '' });
 });
 
 describe.skipIf(!existsSync('/dev/full'))('a command whose output is on a full disk', () => {
@@ -215,6 +201,18 @@ describe.skipIf(!existsSync('/dev/full'))('a command whose output is on a full d
 });
 
 describe('a signal to a command with a statement at the mirror', () => {
+  const world = rehearseOnce({ rows: 1 });
+  beforeAll(async () => {
+    await world.sql`ALTER TABLE rooms RENAME TO kept`;
+    await world.sql`CREATE VIEW rooms AS SELECT kept.* FROM kept, pg_sleep(600)`;
+  });
+  const active = async () =>
+    (
+      await world.sql`
+        SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'slotsync%'
+          AND state = 'active' AND now() - query_start > interval '1 second'`
+    ).length;
+
   it.each([
     ['plan', 'SIGTERM', 1],
     ['plan', 'SIGINT', 1],
@@ -224,15 +222,6 @@ describe('a signal to a command with a statement at the mirror', () => {
     // The server finds that its client is gone.
     ['plan', 'SIGKILL', 1],
   ] as const)('ends the statement: %s, %s', async (command, signal, times) => {
-    const world = await rehearseForTest({ rows: 1 });
-    const active = async () => {
-      const [row] = await world.sql`
-        SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database()
-          AND application_name LIKE 'slotsync%' AND state = 'active' AND now() - query_start > interval '1 second'`;
-      return Number(row?.['count']);
-    };
-    await world.sql`ALTER TABLE rooms RENAME TO kept`;
-    await world.sql`CREATE VIEW rooms AS SELECT kept.* FROM kept, pg_sleep(600)`;
     const running = world.start([command]);
     await until(active, { describe: () => `a statement: ${running.output()}` });
     running.child.kill(signal);
@@ -261,11 +250,7 @@ async function loseQueue({ sql, env }: Rehearsal, redis: string | undefined): Pr
 }
 
 describe('a command that needs a lock of another session', () => {
-  let world: Rehearsal;
-  beforeAll(async () => {
-    world = await rehearse({ rows: 2 });
-  });
-  afterAll(() => world.close());
+  const world = rehearseOnce({ rows: 2 });
 
   /** Starts the command while a session has the lock. Calls `act` when the command says that it waits, then releases the lock. */
   const behind = <T>(lock: string, args: readonly string[], act: (running: Running) => Promise<T> | T) =>
@@ -283,10 +268,9 @@ describe('a command that needs a lock of another session', () => {
       child.kill(signal);
       return finished; // while the lock is held
     };
-  const SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
-  it.each(SIGNALS)('waits as sync, names the session, and ends at %s without sending', async (signal) => {
-    const { acted } = await behind('run_start', ['sync'], stopBy(signal));
+  it('waits as sync, names the session, and ends at SIGTERM without sending', async () => {
+    const { acted } = await behind('run_start', ['sync'], stopBy('SIGTERM'));
     expect(acted).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('Stopped before this command started its run.'),
@@ -295,8 +279,8 @@ describe('a command that needs a lock of another session', () => {
     expect(world.puts()).toEqual([]);
   });
 
-  it.each(SIGNALS)('waits as migrate, names the session, and ends at %s', async (signal) => {
-    const { acted } = await behind('migrate', ['migrate'], stopBy(signal));
+  it('waits as migrate, names the session, and ends at SIGINT', async () => {
+    const { acted } = await behind('migrate', ['migrate'], stopBy('SIGINT'));
     expect(acted).toMatchObject({ code: null, stdout: '' });
     expect(acted.stderr).toMatch(/^Waiting: schema slotsync is in use by '/m);
   });

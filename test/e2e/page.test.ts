@@ -5,7 +5,7 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { findChromium, openChromium } from '../support/chromium.js';
 import { findFreePort } from '../support/free-port.js';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { rehearseEach, rehearseOnce } from '../support/rehearsals.js';
 import { until } from '../support/wait.js';
 
 const TOKEN = 'correct-horse-battery';
@@ -17,7 +17,7 @@ const CUT_TABLES =
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 describe.skipIf(!findChromium())('the page in a browser', () => {
-  let world: Rehearsal;
+  const world = rehearseOnce({ sandbox: { rate: 0 } });
   let browser: Browser;
   let origin: string;
   let context: BrowserContext;
@@ -26,7 +26,6 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
   let wrong: string[];
 
   beforeAll(async () => {
-    world = await rehearse({ sandbox: { rate: 0 } });
     world.sandbox.refuseObject(`room_${SCRIPT}`, { status: 400, message: `not ${SCRIPT}` });
     await world.sql`INSERT INTO rooms VALUES (${SCRIPT}, ${SCRIPT}, 1)`;
     await world.run(['sync']);
@@ -41,10 +40,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     origin = `http://localhost:${port}`;
     browser = await openChromium();
   });
-  afterAll(async () => {
-    await browser.close();
-    await world.close();
-  });
+  afterAll(() => browser.close());
 
   beforeEach(async () => {
     context = await browser.newContext({ baseURL: origin });
@@ -74,14 +70,8 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.goto('/sign-in');
     expect(await faults(page)).toEqual([]);
     await signIn();
-    const named = [
-      '/',
-      '/failures',
-      '/drift',
-      '/report',
-      RECORD,
-      `/records?key=${encodeURIComponent(SCRIPT)}`,
-    ];
+    const search = `/records?key=${encodeURIComponent(SCRIPT)}`;
+    const named = ['/', '/failures', '/drift', '/report', RECORD, search];
     const others = [
       '/runs',
       '/runs/2',
@@ -251,9 +241,10 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
   });
 });
 
-it('the command page serves a read-only page without a token, and sends nothing, until it is stopped', async () => {
-  const world = await rehearse({ rows: 1 });
-  try {
+describe('the command page', () => {
+  const world = rehearseEach({ rows: 1 });
+
+  it('serves a read-only page without a token, and sends nothing, until it is stopped', async () => {
     const open = await world.run(['page', '--port', '0'], { HTTP_HOST: '0.0.0.0' });
     expect(open.code).toBe(2);
     expect(open.stderr).toContain('HTTP_HOST is 0.0.0.0, and HTTP_TOKEN is not set');
@@ -268,9 +259,7 @@ it('the command page serves a read-only page without a token, and sends nothing,
     expect((await fetch(`${address}healthz`)).status).toBe(404);
     served.child.kill('SIGINT');
     expect((await served.finished).code).toBe(0);
-  } finally {
-    await world.close();
-  }
+  });
 });
 
 /** Findings that axe calls serious or critical, by rule and place. */

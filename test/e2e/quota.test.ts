@@ -7,7 +7,7 @@ import { createDestination } from '../../src/destination/destination.js';
 import { openLimiter } from '../../src/destination/quota/open-limiter.js';
 import { mostInAnySecond, type Arrival } from '../../src/sandbox/quota.js';
 import { start } from '../support/program.js';
-import { CONFIGURATION, rehearse } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearseForTest } from '../support/rehearsal.js';
 import { createDatabase, STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -15,48 +15,40 @@ describe.each(STORES)('four processes at once, with the quota on $store', ({ url
   it.skipIf(skip)('send at most 20 requests together in any second', async () => {
     const rows = 800;
     // The run does not end before every process has something in work.
-    const world = await rehearse({ redisUrl: url, rows, sandbox: { latencyMs: 50 } });
-    try {
-      const options = ['--concurrency', '20'];
-      const workers = await Promise.all([1, 2, 3].map(() => world.startWorker(options)));
-      world.holdWrites();
-      const sync = world.start(['sync', ...options]);
-      await world.untilHeld(10);
-      world.sandbox.openGate();
-      const { code, stdout } = await sync.finished;
-      for (const { child } of workers) child.kill('SIGTERM');
-      for (const { finished } of workers) expect((await finished).code).toBe(0);
+    const world = await rehearseForTest({ redisUrl: url, rows, sandbox: { latencyMs: 50 } });
+    const options = ['--concurrency', '20'];
+    const workers = await Promise.all([1, 2, 3].map(() => world.startWorker(options)));
+    world.holdWrites();
+    const sync = world.run(['sync', ...options]);
+    await world.untilHeld(10);
+    world.sandbox.openGate();
+    const { code, stdout } = await sync;
+    for (const { child } of workers) child.kill('SIGTERM');
+    for (const { finished } of workers) expect((await finished).code).toBe(0);
 
-      expect(stdout).toMatch(/^Run 1 (?:ended: )?succeeded/m);
-      expect(code).toBe(0);
-      expect(world.sandbox.objects()).toHaveLength(2 * rows);
-      expect(world.sandbox.refused()).toBe(0);
-      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
-    } finally {
-      await world.close();
-    }
+    expect(stdout).toMatch(/^Run 1 (?:ended: )?succeeded/m);
+    expect(code).toBe(0);
+    expect(world.sandbox.objects()).toHaveLength(2 * rows);
+    expect(world.sandbox.refused()).toBe(0);
+    expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
   });
 });
 
 describe('a slot of the quota', () => {
   it('stays with its request for as long as the request may take', async () => {
-    const world = await rehearse({ rows: 1 });
-    try {
-      await world.configure(
-        CONFIGURATION.replace('streams: {', 'service: { requestTimeoutMs: 90_000 },\n  streams: {'),
-      );
-      world.holdWrites();
-      const sync = world.start(['sync']);
-      await world.untilHeld(1);
-      const [slot] = await world.sql<{ leaseMs: number }[]>`
-        SELECT max(free_at) - max(seen_at) AS "leaseMs"
-        FROM slotsync.quota_limiters, unnest(slot_free_at) AS free_at`;
-      expect(slot?.leaseMs).toBeGreaterThanOrEqual(90_000);
-      world.sandbox.openGate();
-      expect((await sync.finished).code).toBe(0);
-    } finally {
-      await world.close();
-    }
+    const world = await rehearseForTest({ rows: 1 });
+    await world.configure(
+      CONFIGURATION.replace('streams: {', 'service: { requestTimeoutMs: 90_000 },\n  streams: {'),
+    );
+    world.holdWrites();
+    const sync = world.run(['sync']);
+    await world.untilHeld(1);
+    const [slot] = await world.sql<{ leaseMs: number }[]>`
+      SELECT max(free_at) - max(seen_at) AS "leaseMs"
+      FROM slotsync.quota_limiters, unnest(slot_free_at) AS free_at`;
+    expect(slot?.leaseMs).toBeGreaterThanOrEqual(90_000);
+    world.sandbox.openGate();
+    expect((await sync).code).toBe(0);
   });
 });
 
