@@ -1,13 +1,9 @@
 // Guarantee 11
 // Exit codes of all commands: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { expect, it } from 'vitest';
+import { rehearseOnce } from '../support/rehearsals.js';
 
-let world: Rehearsal;
-beforeAll(async () => {
-  world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
-});
-afterAll(() => world.close());
+const world = rehearseOnce({ rows: 30, sandbox: { rate: 0 } });
 
 /** Events between two commands. */
 const events = {
@@ -120,8 +116,7 @@ it('every command ends with its documented exit code', async () => {
       continue;
     }
     const [args] = step;
-    const { code } = await world.run(args.split(' '));
-    ended.push(`${args}: ${code}`);
+    ended.push(`${args}: ${(await world.run(args.split(' '))).code}`);
   }
   expect(ended).toEqual(
     STORY.flatMap((step) => (typeof step === 'string' ? [] : [`${step[0]}: ${step[1]}`])),
@@ -129,8 +124,7 @@ it('every command ends with its documented exit code', async () => {
 });
 
 it('every command that ends without being stopped has a step in this test', async () => {
-  const { stdout } = await world.run(['--help']);
-  const [, listed = ''] = stdout.split('Commands:');
+  const [, listed = ''] = (await world.read('--help')).split('Commands:');
   const commands = [...listed.matchAll(/^ {2}([a-z]+)/gm)].map(([, name]) => name ?? '');
   const told = new Set(STORY.flatMap((step) => (typeof step === 'string' ? [] : step[0].split(' ')[0])));
   expect(commands.filter((name) => !told.has(name))).toEqual(['demo', 'worker', 'page', 'sandbox', 'help']);

@@ -1,6 +1,6 @@
 // Runs that are paused, resumed and cancelled from another terminal in mid-run. The gate of the sandbox holds a run there.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { commandsOf, rehearseOnce } from '../support/rehearsals.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -8,16 +8,12 @@ const ROWS = 600;
 
 describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip)('a run', () => {
-    let world: Rehearsal;
-    beforeAll(async () => {
-      world = await rehearse({ redisUrl: url, rows: ROWS });
-    });
-    afterAll(() => world.close());
+    const world = rehearseOnce({ redisUrl: url, rows: ROWS });
+    const withoutKey = () => commandsOf(world, { API_KEY: undefined });
 
     const statuses = async () =>
-      (await world.sql<{ status: string }[]>`SELECT status FROM slotsync.runs ORDER BY id`).map(
-        ({ status }) => status,
-      );
+      (await world.sql`SELECT status FROM slotsync.runs ORDER BY id`).map(({ status }) => status as string);
+    const nameOf = (extId: string) => world.sandbox.object(extId)?.fields[0]?.values[0];
     /** Waits until no batch is in flight. */
     const quiet = () =>
       until(async () => (await world.claims()).claimed === 0, { describe: 'what is in work to end' });
@@ -26,11 +22,9 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       world.holdWrites(3);
       const sync = world.start(['sync', '--concurrency', '4']);
       await world.untilHeld();
-      const pause = await world.run(['pause'], { API_KEY: undefined });
-      expect(pause.stdout).toBe(
+      expect(await withoutKey().read('pause')).toBe(
         'Run 1 is paused: requests in progress are answered. To continue: slotsync resume 1\n',
       );
-      expect(pause.code).toBe(0);
       world.sandbox.openGate();
       await quiet();
       const arrived = world.sandbox.arrivals().length;
@@ -41,24 +35,20 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       });
 
       // Neither the waiting sync, nor another, nor a backfill sends any of it.
-      for (const command of ['sync', 'backfill']) {
-        const other = await world.run([command, 'rooms']);
-        expect(other.stdout).toBe('Run 1 over these streams is paused. To continue: slotsync resume 1\n');
-        expect(other.code).toBe(1);
-      }
-      expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is already paused.\n');
-      const status = await world.run(['status', '--full']);
-      expect(status.stdout).toMatch(/Run 1 \(sync\) has been paused since .*\n[^]*→ slotsync resume 1\n/);
+      for (const command of ['sync', 'backfill'])
+        expect(await world.ends(`${command} rooms`, 1)).toBe(
+          'Run 1 over these streams is paused. To continue: slotsync resume 1\n',
+        );
+      expect(await world.read('pause 1')).toBe('Run 1 is already paused.\n');
+      const paused = /Run 1 \(sync\) has been paused since .*\n[^]*→ slotsync resume 1\n/;
       // Its outcomes so far are counted, although it has not ended.
       const counted = /^ *1 +sync .* paused +(\d+)$/m;
-      expect(Number(counted.exec(status.stdout)?.[1])).toBe(written);
-      expect(Number(counted.exec((await world.run(['runs'])).stdout)?.[1])).toBe(written);
-      expect((await world.run(['runs', '1'])).stdout).toMatch(/rooms +\d+ +[1-9]\d*/);
+      for (const shown of [await world.ends('status --full', 0, paused), await world.read('runs')])
+        expect(Number(counted.exec(shown)?.[1])).toBe(written);
+      await world.ends('runs 1', 0, /rooms +\d+ +[1-9]\d*/);
       expect(world.sandbox.arrivals()).toHaveLength(arrived);
-      expect(world.sandbox.objects()).toHaveLength(written);
 
-      const resume = await world.run(['resume', '1']);
-      expect(resume.stdout).toContain('Run 1 is resumed');
+      await world.ends('resume 1', 0, 'Run 1 is resumed');
       const { code, stdout } = await sync.finished;
       expect(stdout).toMatch(/Run 1 succeeded/);
       expect(code).toBe(0);
@@ -67,46 +57,39 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
 
     it('is not planned when it was paused before, and is cancelled with what was accepted', async () => {
       await world.sql`UPDATE rooms SET name = 'Ny ' || code`;
-      await world.run(['sync', 'rooms', '--detach']);
-      await world.run(['pause', '2']);
+      await world.read('sync rooms --detach');
+      await world.read('pause 2');
       world.sandbox.clearArrivals();
-      await world.run(['backfill', 'courses', '--keys', '1']); // works the queue meanwhile
+      await world.read('backfill courses --keys 1'); // works the queue meanwhile
       expect(await statuses()).toEqual(['succeeded', 'planning', 'succeeded']);
       expect(world.puts()).toHaveLength(0);
 
-      const sync = await world.run(['sync', 'rooms', '--concurrency', '1']);
-      expect(sync.stdout).toContain('Run 2 over these streams is paused');
-      const other = await world.run(['backfill', '--resume']);
-      expect(other.stdout).toContain('No backfill is unfinished');
-
-      const cancel = await world.run(['cancel', '2'], { API_KEY: undefined });
-      expect(cancel.stdout).toContain(
-        'Run 2 is cancelled: requests in progress are answered, and what was accepted stays',
-      );
-      expect(cancel.code).toBe(0);
-      expect((await world.run(['sync', 'rooms'])).code).toBe(0);
+      await world.ends('sync rooms --concurrency 1', 1, 'Run 2 over these streams is paused');
+      await world.ends('backfill --resume', 0, 'No backfill is unfinished');
+      const cancelled = 'Run 2 is cancelled: requests in progress are answered, and what was accepted stays';
+      await withoutKey().ends('cancel 2', 0, cancelled);
+      await world.read('sync rooms');
       expect(await statuses()).toEqual(['succeeded', 'cancelled', 'succeeded', 'succeeded']);
-      expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Ny R7']);
+      expect(nameOf('room_R7')).toBe('Ny R7');
     });
 
     it.runIf(url === undefined)(
       'resumes in the command that started it when it is small and has no jobs',
       async () => {
-        await world.run(['sync']);
+        await world.read('sync');
         await world.sql`UPDATE rooms SET name = 'Ett ' || code WHERE code = 'R1'`;
         await world.sql`UPDATE courses SET name = 'Ett' WHERE id = 1`;
         world.holdWrites(0);
         const sync = world.start(['sync']);
         await world.untilHeld();
-        expect((await world.run(['pause'])).code).toBe(0);
+        await world.read('pause');
         world.sandbox.openGate();
         await quiet();
         await until(() => sync.output().includes('paused; to continue'), { describe: 'the sync to say it' });
-        expect(world.sandbox.object('course_1')?.fields[0]?.values).not.toEqual(['Ett']);
-        expect((await world.run(['resume'])).code).toBe(0);
+        expect(nameOf('course_1')).not.toBe('Ett');
+        await world.read('resume');
         expect(await sync.finished).toMatchObject({ code: 0 });
-        expect(world.sandbox.object('room_R1')?.fields[0]?.values).toEqual(['Ett R1']);
-        expect(world.sandbox.object('course_1')?.fields[0]?.values).toEqual(['Ett']);
+        expect([nameOf('room_R1'), nameOf('course_1')]).toEqual(['Ett R1', 'Ett']);
       },
     );
 
@@ -116,79 +99,63 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       const sync = world.start(['sync', 'rooms', '--concurrency', '2']);
       await world.untilHeld();
       const [run] = await world.sql<{ id: string }[]>`SELECT max(id)::text AS id FROM slotsync.runs`;
-      expect((await world.run(['cancel', run?.id ?? ''])).code).toBe(0);
+      await world.read(`cancel ${run?.id}`);
       world.sandbox.openGate();
       const { code, stdout } = await sync.finished;
       expect(stdout).toContain(`Run ${run?.id} cancelled`);
       expect(code).toBe(1);
-      expect(world.sandbox.object(`room_R${ROWS}`)?.fields[0]?.values).not.toEqual([`Om R${ROWS}`]);
-      expect((await world.run(['sync', 'rooms'])).code).toBe(0);
-      for (const at of [1, ROWS / 2, ROWS])
-        expect(world.sandbox.object(`room_R${at}`)?.fields[0]?.values).toEqual([`Om R${at}`]);
+      expect(nameOf(`room_R${ROWS}`)).not.toBe(`Om R${ROWS}`);
+      await world.read('sync rooms');
+      for (const at of [1, ROWS / 2, ROWS]) expect(nameOf(`room_R${at}`)).toBe(`Om R${at}`);
     });
   });
 });
 
 describe('the commands pause, resume, cancel, freeze and runs', () => {
-  let world: Rehearsal;
-  beforeAll(async () => {
-    world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
-    await world.run(['sync']);
-  });
-  afterAll(() => world.close());
+  const world = rehearseOnce({ rows: 3, sandbox: { rate: 0 } });
+  beforeAll(async () => void (await world.read('sync')));
 
-  it.each([
-    [['pause', '7'], 'there is no run 7'],
-    [['pause', '1'], 'run 1 has ended (succeeded); nothing was done'],
-    [['resume', '1'], 'run 1 has ended (succeeded); nothing was done'],
-    [['cancel', '1'], 'run 1 has ended (succeeded); nothing was done'],
-  ])('end with exit code 2 and one line: %j', async (args, message) => {
-    const { code, stderr } = await world.run(args);
-    expect(stderr).toContain(`slotsync: ${message}`);
-    expect(code).toBe(2);
-  });
-
-  it.each([
-    [['pause'], 'No run is under way.\n'],
-    [['resume'], 'No run is paused.\n'],
-  ])('say that there is nothing to do: %j', async (args, message) => {
-    expect(await world.run(args)).toMatchObject({ code: 0, stdout: message });
+  it('refuse runs that have ended or do not exist, and say that there is nothing to do', async () => {
+    await world.refuses('pause 7', 'slotsync: there is no run 7');
+    for (const command of ['pause', 'resume', 'cancel'])
+      await world.refuses(`${command} 1`, 'slotsync: run 1 has ended (succeeded); nothing was done');
+    expect(await world.read('pause')).toBe('No run is under way.\n');
+    expect(await world.read('resume')).toBe('No run is paused.\n');
   });
 
   it('ignore incremental runs unless they are asked for', async () => {
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
       VALUES ('incremental', 'incremental', 'change', '{rooms}', 'running')`;
-    expect((await world.run(['pause'])).stdout).toBe('No run is under way.\n');
-    const kinds = async (...args: string[]) =>
-      (JSON.parse((await world.run([...args, '--json'])).stdout) as { runs: { kind: string }[] }).runs.map(
-        ({ kind }) => kind,
-      );
-    expect(await kinds('runs')).toEqual(['sync']);
-    expect(await kinds('status')).toEqual(['sync']);
-    expect(await kinds('runs', '--all')).toEqual(['incremental', 'sync']);
-    expect(await kinds('status', '--all')).toEqual(['incremental', 'sync']);
-    expect(await kinds('runs', '--kind', 'incremental')).toEqual(['incremental']);
-    expect((await world.run(['pause', '2'])).stdout).toContain('Run 2 is paused');
+    expect(await world.read('pause')).toBe('No run is under way.\n');
+    for (const [command, expected] of [
+      ['runs', ['sync']],
+      ['status', ['sync']],
+      ['runs --all', ['incremental', 'sync']],
+      ['status --all', ['incremental', 'sync']],
+      ['runs --kind incremental', ['incremental']],
+    ] as const) {
+      const { runs } = await world.json<{ runs: { kind: string }[] }>(`${command} --json`);
+      expect(
+        runs.map(({ kind }) => kind),
+        command,
+      ).toEqual(expected);
+    }
+    await world.ends('pause 2', 0, 'Run 2 is paused');
   });
 
   it('hold what a sync would send from freeze to unfreeze, and note both actions', async () => {
-    const freeze = await world.run(['freeze', 'rooms', '--until', '2h', '--reason', 'exam weeks']);
-    const [, end = ''] = /^Frozen until (.+): rooms\. /.exec(freeze.stdout) ?? [];
-    expect(freeze).toMatchObject({ code: 0 });
+    const frozen = await world.read(['freeze', 'rooms', '--until', '2h', '--reason', 'exam weeks']);
+    const [, end = ''] = /^Frozen until (.+): rooms\. /.exec(frozen) ?? [];
     await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R1'`;
     world.sandbox.clearArrivals();
-    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
+    await world.read('sync rooms');
     expect(world.puts()).toEqual([]);
-    const status = await world.run(['status', '--full']);
-    expect(status.stdout).toContain(`rooms: frozen until ${end}`);
-    expect(status.stdout).toContain('Waiting: 1 record held.');
-    expect(status.stdout).toContain('Reason: exam weeks');
+    const says = [`rooms: frozen until ${end}`, 'Waiting: 1 record held.', 'Reason: exam weeks'];
+    await world.ends('status --full', 0, ...says);
 
-    const unfreeze = await world.run(['unfreeze', 'rooms', '--reason', 'they are over']);
-    expect(unfreeze).toMatchObject({ code: 0 });
-    expect(unfreeze.stdout).toContain('No longer frozen: rooms.');
-    expect(await world.run(['sync', 'rooms'])).toMatchObject({ code: 0 });
+    await world.ends(['unfreeze', 'rooms', '--reason', 'they are over'], 0, 'No longer frozen: rooms.');
+    await world.read('sync rooms');
     expect(world.sandbox.object('room_R1')?.fields[0]?.values).toEqual(['Aula']);
     await world.run(['unfreeze', 'rooms']);
     expect(
