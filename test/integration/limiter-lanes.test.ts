@@ -3,9 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import postgres from 'postgres';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   createLimiter,
   LANES,
@@ -14,11 +12,12 @@ import {
   type SlotAnswer,
   type SlotStore,
 } from '../../src/destination/quota/limiter.js';
-import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
-import { createRedisStore } from '../../src/destination/quota/redis-store.js';
 import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
-import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
+import { mostInAnySecond } from '../../src/sandbox/quota.js';
+import { keepQuotaStores } from '../support/quota-stores.js';
 import { until } from '../support/wait.js';
+
+const { closers, stores } = keepQuotaStores();
 
 /** Waiters register with a store that grants nothing for long, and take from a store that grants the next in line at once. */
 interface Stage {
@@ -26,41 +25,14 @@ interface Stage {
   /** How many slots were granted. */
   take(id: string, lane: Lane, wanted?: number): Promise<number>;
 }
-type OpenStore = (key: string, rate: number, rules: Partial<QuotaRules>) => SlotStore;
-
-const closers: (() => Promise<unknown>)[] = [];
-afterAll(async () => {
-  for (const close of closers.reverse()) await close();
-});
-
-let database: Promise<TestDatabase> | undefined;
-async function connectPostgres(): Promise<OpenStore> {
-  database ??= createDatabase().then((created) => {
-    closers.unshift(() => created.drop());
-    return created;
-  });
-  const sql = postgres((await database).url, { max: 2 });
-  closers.push(() => sql.end());
-  return (key, rate, rules) => createPostgresStore({ sql, key, rate, rules });
-}
-
-async function connectRedis(): Promise<OpenStore> {
-  const redis = new Redis(redisUrl() ?? '');
-  closers.push(() => redis.quit());
-  return (key, rate, rules) => createRedisStore({ redis, key, rate, rules });
-}
-
 const LEASE_MS = 31_000;
 /** Grants nothing for long, and keeps registered waiters for as long. */
 const SHUT = { bootGuardMs: 60_000, pollMs: 30_000, lateMs: 30_000 };
 /** Grants a slot to the next in line at once. */
 const OPEN = { bookAheadMs: 600_000, pollMs: 30_000, lateMs: 30_000, paceMs: 1 };
 
-describe.each([
-  { name: 'PostgreSQL', there: () => true, connect: connectPostgres },
-  { name: 'Redis', there: () => redisUrl() !== undefined, connect: connectRedis },
-])('the lanes in $name', ({ there, connect }) => {
-  const test = it.skipIf(!there()).concurrent;
+describe.each(stores)('the lanes in $name', ({ there, connect }) => {
+  const test = it.skipIf(!there).concurrent;
 
   /** A limiter of one key for each lane named, with a connection of its own, and what they ask of the store. */
   async function openLimiters(lanes: Lane[], rate: number, rules: Partial<QuotaRules> = {}) {
@@ -68,21 +40,21 @@ describe.each([
     const asked = { takes: 0 };
     const limiters = await Promise.all(
       lanes.map(async (lane) => {
-        const store = (await connect())(key, rate, { bootGuardMs: 20, ...rules });
+        const store = (await connect()).store(key, rate, { bootGuardMs: 20, ...rules });
         const counting: SlotStore = { ...store, take: (...args) => (asked.takes++, store.take(...args)) };
         const limiter = createLimiter({ store: counting });
         closers.push(() => limiter.close());
         return { lane, limiter };
       }),
     );
-    return { limiters, asked, store: (await connect())(key, rate, rules) };
+    return { limiters, asked, store: (await connect()).store(key, rate, rules) };
   }
 
   /** Two views of one limiter in which no time passes: waiters register with the one, and are granted by the other. */
   async function openStage(rate: number, changes: Partial<QuotaRules> = {}) {
-    const [key, open] = [randomUUID(), await connect()];
-    const shut = open(key, rate, { ...SHUT, ...changes });
-    const opened = open(key, rate, { ...OPEN, ...changes });
+    const [key, client] = [randomUUID(), await connect()];
+    const shut = client.store(key, rate, { ...SHUT, ...changes });
+    const opened = client.store(key, rate, { ...OPEN, ...changes });
     return {
       opened,
       register: (id: string, lane: Lane) => shut.take({ id, lane, wanted: 1 }, LEASE_MS),
@@ -130,7 +102,7 @@ describe.each([
 
   test('grant no more slots ahead at once than one after another', async () => {
     const rules = { bootGuardMs: 0, paceMs: 1000, aheadMs: 0, bookAheadMs: 4500, pollMs: 60_000 };
-    const store = (await connect())(randomUUID(), 20, rules);
+    const store = (await connect()).store(randomUUID(), 20, rules);
     const { grants, askMs = 0 } = await store.take({ id: 'a', lane: 'sync', wanted: 20 }, LEASE_MS);
     expect(grants.map(({ waitMs }) => Math.round(waitMs / 1000))).toEqual([0, 1, 2, 3, 4]);
     expect(new Set(grants.map(({ token }) => token)).size).toBe(5);
@@ -380,11 +352,4 @@ async function besideLoad<Result>(
   done.abort();
   await Promise.all(load);
   return result;
-}
-
-function mostInAnySecond(times: number[]): number {
-  const sorted = times.toSorted((a, b) => a - b);
-  return Math.max(
-    ...sorted.map((end, i) => sorted.slice(0, i + 1).filter((time) => end - time < 1000).length),
-  );
 }

@@ -3,76 +3,20 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import postgres from 'postgres';
-import { afterAll, describe, expect, it } from 'vitest';
-import {
-  createLimiter,
-  type Limiter,
-  type LimiterOptions,
-  type SlotStore,
-} from '../../src/destination/quota/limiter.js';
-import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
+import { describe, expect, it } from 'vitest';
+import { createLimiter, type Limiter, type LimiterOptions } from '../../src/destination/quota/limiter.js';
 import { createRedisStore } from '../../src/destination/quota/redis-store.js';
-import type { QuotaRules, StoreOptions } from '../../src/destination/quota/quota-rules.js';
+import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
+import { mostInAnySecond } from '../../src/sandbox/quota.js';
+import { keepQuotaStores } from '../support/quota-stores.js';
 import { isRedisInstalled, startRedisServer } from '../support/redis-server.js';
-import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-interface Client {
-  store(key: string, rate: StoreOptions['rate'], rules?: Partial<QuotaRules>): SlotStore;
-  /** The store loses what it knows of the key. */
-  forget(key: string): Promise<void>;
-  /** The store's clock jumps back, seen from the key. */
-  turnBack(key: string, byMs: number): Promise<void>;
-}
-
-const closers: (() => Promise<unknown>)[] = [];
-afterAll(async () => {
-  for (const close of closers.reverse()) await close();
-});
-
-let database: Promise<TestDatabase> | undefined;
-async function connectPostgres(): Promise<Client> {
-  database ??= createDatabase().then((created) => {
-    closers.unshift(() => created.drop());
-    return created;
-  });
-  const sql = postgres((await database).url, { max: 2 });
-  closers.push(() => sql.end());
-  return {
-    store: (key, rate, rules = {}) => createPostgresStore({ sql, key, rate, rules }),
-    forget: async (key) => void (await sql`DELETE FROM slotsync.quota_limiters WHERE key = ${key}`),
-    async turnBack(key, byMs) {
-      await sql`
-        UPDATE slotsync.quota_limiters SET seen_at = seen_at + ${byMs}, next_at = next_at + ${byMs},
-          slot_free_at = ARRAY(SELECT f + ${byMs} FROM unnest(slot_free_at) f) WHERE key = ${key}`;
-    },
-  };
-}
-
-async function connectRedis(): Promise<Client> {
-  const redis = new Redis(redisUrl() ?? '');
-  closers.push(() => redis.quit());
-  return {
-    store: (key, rate, rules = {}) => createRedisStore({ redis, key, rate, rules }),
-    forget: async (key) => void (await redis.del(`slotsync:quota:${key}`)),
-    async turnBack(key, byMs) {
-      const state = JSON.parse((await redis.get(`slotsync:quota:${key}`)) ?? '');
-      state.seenAt += byMs;
-      state.nextAt += byMs;
-      for (const slot of state.slots) slot.freeAt += byMs;
-      await redis.set(`slotsync:quota:${key}`, JSON.stringify(state));
-    },
-  };
-}
-
+const { closers, stores } = keepQuotaStores();
 const SHORT_GUARD = { bootGuardMs: 20 };
 
-describe.each([
-  { name: 'PostgreSQL', there: () => true, connect: connectPostgres },
-  { name: 'Redis', there: () => redisUrl() !== undefined, connect: connectRedis },
-])('the quota in $name', ({ there, connect }) => {
-  const test = it.skipIf(!there()).concurrent;
+describe.each(stores)('the quota in $name', ({ there, connect }) => {
+  const test = it.skipIf(!there).concurrent;
 
   async function setup(
     rate: number,
@@ -333,11 +277,4 @@ async function saturate(
   };
   await Promise.all(limiters.flatMap((limiter) => Array.from({ length: 8 }, () => work(limiter))));
   return judged;
-}
-
-function mostInAnySecond(times: number[]): number {
-  const sorted = times.toSorted((a, b) => a - b);
-  return Math.max(
-    ...sorted.map((end, i) => sorted.slice(0, i + 1).filter((time) => end - time < 1000).length),
-  );
 }
