@@ -160,15 +160,10 @@ describe.each([
     const world = await campus(played);
     const { sandbox, sql } = world;
     await world.sync();
-    for (const [id, offset] of [
-      [1, 1],
-      [2, 2],
-      [3, 3],
-      [4, 4],
-    ] as const)
+    for (const id of [1, 2, 3, 4])
       await sql`
-        INSERT INTO bookings VALUES (${id}, to_timestamp(${NOW + offset * HOUR}::float8),
-          to_timestamp(${NOW + offset * HOUR + 600}::float8), 'A', ${`Title ${id}`})`;
+        INSERT INTO bookings VALUES (${id}, to_timestamp(${NOW + id * HOUR}::float8),
+          to_timestamp(${NOW + id * HOUR + 600}::float8), 'A', ${`Title ${id}`})`;
     const book = (id: number, begin: number) =>
       sandbox.addReservation({
         extId: `res_${id}`,
@@ -486,80 +481,43 @@ describe('a wrong dialect', () => {
     return { errors: errors as { message: string; remedy: string }[], after, run };
   }
 
-  it.each<[string, DialectDefinition, string]>([
-    [
-      'throws when it reads a find',
-      { find: { read: () => JSON.parse('{') as never } },
-      'find.read of service-dialect.ts throws',
-    ],
-    [
-      'fails by its own fault when it reads a write',
-      { write: { read: () => (undefined as never)['results'] } },
-      'write.read of service-dialect.ts throws',
-    ],
-    [
-      'returns nothing of a find',
-      { find: { read: () => undefined as never } },
-      'find.read of service-dialect.ts returns nothing',
-    ],
-    [
-      'reads the external id of another object',
-      (base) => ({
-        object: { read: (found, carries) => ({ ...base.object.read(found, carries), extId: 'another' }) },
-      }),
-      'object.read of service-dialect.ts returns an object without the requested external id',
-    ],
-    [
-      'drops the external id',
-      (base) => ({
-        object: { read: (found, carries) => ({ ...base.object.read(found, carries), extId: undefined }) },
-      }),
-      'object.read of service-dialect.ts returns an object without the requested external id',
-    ],
-    ...['room_E', null].map((extId): [string, DialectDefinition, string] => [
-      `reads the external id of one object as ${extId}`,
-      (base) => ({
-        object: {
-          read(found, carries) {
-            const read = base.object.read(found, carries);
-            return read.extId === 'room_A' ? { ...read, extId } : read;
-          },
+  type Read = ReturnType<
+    Parameters<Extract<DialectDefinition, (...of: never[]) => unknown>>[0]['object']['read']
+  >;
+  const reads =
+    (change: (read: Read) => object): DialectDefinition =>
+    (base) => ({
+      object: {
+        read(found, carries) {
+          const read = base.object.read(found, carries);
+          return { ...read, ...change(read) };
         },
-      }),
-      'object.read of service-dialect.ts returns an object without the requested external id',
-    ]),
-    [
-      'repeats a cursor',
-      (base) => ({
-        find: {
-          read: (body, question) => ({ results: base.find.read(body, question).results, next: 'again' }),
-        },
-      }),
-      'repeats the cursor of an earlier page',
-    ],
-    [
-      'does not say whether there is more',
-      (base) => ({
-        find: { read: (body, question) => ({ results: base.find.read(body, question).results }) },
-      }),
-      'neither `next` (null after the last page) nor `totalPages`',
-    ],
-    [
-      'is async when it reads a write',
-      { write: { read: (async () => []) as never } },
-      'write.read of service-dialect.ts returns a promise',
-    ],
-    [
-      'asks with something else than a request',
-      { find: { ask: () => ({ path: 'objects' }) as never } },
-      'find.ask of service-dialect.ts returns something else than is expected',
-    ],
-    [
-      'throws when it writes',
-      { write: { body: () => JSON.parse('{') as never } },
-      'write.body of service-dialect.ts throws',
-    ],
-  ])(
+      },
+    });
+  const pages =
+    (change: object): DialectDefinition =>
+    (base) => ({
+      find: { read: (body, question) => ({ results: base.find.read(body, question).results, ...change }) },
+    });
+  const ofRoomA = (extId: string | null) => (read: Read) => (read.extId === 'room_A' ? { extId } : {});
+  const OTHER_ID = 'object.read of service-dialect.ts returns an object without the requested external id';
+
+  // prettier-ignore
+  const WRONG: [what: string, parts: DialectDefinition, says: string][] = [
+    ['throws when it reads a find', { find: { read: () => JSON.parse('{') as never } }, 'find.read of service-dialect.ts throws'],
+    ['fails by its own fault when it reads a write', { write: { read: () => (undefined as never)['results'] } }, 'write.read of service-dialect.ts throws'],
+    ['returns nothing of a find', { find: { read: () => undefined as never } }, 'find.read of service-dialect.ts returns nothing'],
+    ['reads the external id of another object', reads(() => ({ extId: 'another' })), OTHER_ID],
+    ['drops the external id', reads(() => ({ extId: undefined })), OTHER_ID],
+    ['reads the external id of one object as that of another', reads(ofRoomA('room_E')), OTHER_ID],
+    ['reads the external id of one object as null', reads(ofRoomA(null)), OTHER_ID],
+    ['repeats a cursor', pages({ next: 'again' }), 'repeats the cursor of an earlier page'],
+    ['does not say whether there is more', pages({}), 'neither `next` (null after the last page) nor `totalPages`'],
+    ['is async when it reads a write', { write: { read: (async () => []) as never } }, 'write.read of service-dialect.ts returns a promise'],
+    ['asks with something else than a request', { find: { ask: () => ({ path: 'objects' }) as never } }, 'find.ask of service-dialect.ts returns something else than is expected'],
+    ['throws when it writes', { write: { body: () => JSON.parse('{') as never } }, 'write.body of service-dialect.ts throws'],
+  ];
+  it.each(WRONG)(
     'causes one clear error, changes nothing, and recovers once it is right: it %s',
     async (_, parts, says) => {
       const { errors, after, run } = await change(parts);

@@ -2,7 +2,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
 import { loadUniversity } from '../../src/demo/university.js';
@@ -15,13 +15,26 @@ import { chooseTables, proposeConfiguration } from '../../src/sync/init/propose-
 import { surveyService } from '../../src/sync/run/survey-service.js';
 import { ROOMS } from '../support/campus.js';
 import { isForMirrorAlone } from '../support/services.js';
-import { openWorld, type World } from '../support/world.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
+const openWorld = keepWorlds();
 let world: World;
 beforeEach(async () => {
   world = await openWorld({ streams: { rooms: ROOMS } });
+  // A proposal reads the tables of every schema.
+  await world.sql`DROP SCHEMA IF EXISTS campus, archive, "My ""Campus""" CASCADE`;
 });
-afterEach(() => world.close());
+
+/** Defines these types and fields at the service. */
+function define(types: string, fields = ''): void {
+  const named = (text: string) =>
+    text
+      .split(' ')
+      .filter(Boolean)
+      .map((extId) => ({ extId }));
+  world.sandbox.defineSchema({ types: named(types), fields: named(fields) });
+}
 
 /** Proposes streams for these tables (`table` or `table=type`), or for all tables that resemble a type. */
 async function propose(...names: string[]) {
@@ -141,7 +154,7 @@ describe('init beside objects at the service', () => {
     await world.sql.unsafe(`
       CREATE TABLE persons (id int PRIMARY KEY, hsa_id text, name text);
       INSERT INTO persons SELECT i, 'SE2321-' || i + 1000, 'P' || i FROM generate_series(1, 2000) AS i`);
-    world.sandbox.defineSchema({ types: [{ extId: 'person' }], fields: [{ extId: 'person.name' }] });
+    define('person', 'person.name');
     for (const number of [1001, 1002, 1003])
       world.sandbox.putObject({ extId: `person_SE2321-${number}`, typeId: 'person' });
     expect((await propose()).streams[0]?.externalId).toEqual({ template: 'person_{hsa_id}' });
@@ -154,7 +167,7 @@ describe('init beside objects at the service', () => {
       INSERT INTO rooms SELECT 'x' || i FROM generate_series(1, 50) AS i;
       INSERT INTO room_info SELECT i FROM generate_series(7, 9) AS i;
       ANALYZE rooms, room_info`);
-    world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] });
+    define('room', 'room.name');
     const tablesOf = async () => (await propose()).streams.map(({ table, unsure }) => [table.name, unsure]);
     expect(await tablesOf()).toEqual([['rooms', undefined]]);
     for (const nr of [7, 8]) world.sandbox.putObject({ extId: `room_${nr}`, typeId: 'room' });
@@ -166,10 +179,7 @@ describe('init beside objects at the service', () => {
       CREATE TABLE buildings (id int PRIMARY KEY, name text);
       CREATE TABLE rooms (code text PRIMARY KEY, name text, building int REFERENCES buildings);
       INSERT INTO buildings VALUES (7, 'Main')`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'building' }],
-      fields: [{ extId: 'room.name' }, { extId: 'room.building' }, { extId: 'building.name' }],
-    });
+    define('room building', 'room.name room.building building.name');
     world.sandbox.putObject({ extId: 'by hand', typeId: 'building' });
     const { text } = await propose();
     expect(text).toContain('// draft: complete the externalId of buildings, then remove the comment marks');
@@ -189,10 +199,7 @@ describe('init of tables of any design', () => {
       CREATE TABLE programmes (year int, code text, title text, PRIMARY KEY (code, year));
       CREATE TABLE courses (id int PRIMARY KEY, name text, p_year int, p_code text,
         FOREIGN KEY (p_year, p_code) REFERENCES programmes (year, code));`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'programme' }, { extId: 'course' }],
-      fields: [{ extId: 'programme.title' }, { extId: 'course.name' }, { extId: 'course.programme' }],
-    });
+    define('programme course', 'programme.title course.name course.programme');
     const streams = await readStreams((await propose()).text);
     expect(streams.find(({ type }) => type === 'course')?.references).toEqual([
       { fieldId: 'course.programme', stream: 'programmes', key: ['p_code', 'p_year'] },
@@ -203,10 +210,7 @@ describe('init of tables of any design', () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (id int PRIMARY KEY, code text NOT NULL UNIQUE);
       CREATE TABLE courses (id int PRIMARY KEY, room text REFERENCES rooms (code));`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'course' }],
-      fields: [{ extId: 'course.room' }],
-    });
+    define('room course', 'course.room');
     const { text } = await propose();
     expect(text).toContain('// unsure: room refers to rooms; it names code, not its key');
     expect(await readStreams(text)).toHaveLength(2);
@@ -259,10 +263,7 @@ describe('init of tables of any design', () => {
       CREATE TABLE rooms (code text PRIMARY KEY, part_of text REFERENCES rooms);
       CREATE TABLE courses (code text PRIMARY KEY, room text REFERENCES rooms);
       ALTER TABLE rooms ADD course text REFERENCES courses;`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'course' }],
-      fields: [{ extId: 'room.course' }, { extId: 'course.room' }, { extId: 'room.part' }],
-    });
+    define('room course', 'room.course course.room room.part');
     const { text } = await propose();
     const streams = await readStreams(text);
     const references = streams.flatMap((stream) =>
@@ -284,10 +285,7 @@ describe('init of tables of any design', () => {
       CREATE TABLE rooms (code text PRIMARY KEY, seats int, name text);
       INSERT INTO buildings SELECT i, 'B' || i FROM generate_series(1, 500) AS i;
       INSERT INTO rooms SELECT 'R' || i, i + 7, 'Sal' FROM generate_series(1, 300) AS i;`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'building' }],
-      fields: [{ extId: 'room.seats' }, { extId: 'room.name' }, { extId: 'building.name' }],
-    });
+    define('room building', 'room.seats room.name building.name');
     const rooms = (await readStreams((await propose()).text)).find(({ type }) => type === 'room');
     expect([rooms?.references, rooms?.fields.get('room.seats')]).toEqual([[], 'seats']);
   });
@@ -298,10 +296,7 @@ describe('init of tables of any design', () => {
       CREATE TABLE rooms (code text PRIMARY KEY, floor int, name text);
       INSERT INTO buildings SELECT i, 'B' || i FROM generate_series(1, 50) AS i;
       INSERT INTO rooms SELECT 'R' || i, i % 5 + 1, 'Sal' FROM generate_series(1, 50) AS i;`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'building' }],
-      fields: [{ extId: 'room.floor' }, { extId: 'room.name' }, { extId: 'building.name' }],
-    });
+    define('room building', 'room.floor room.name building.name');
     const rooms = (await readStreams((await propose()).text)).find(({ type }) => type === 'room');
     expect([rooms?.references, rooms?.fields.get('room.floor')]).toEqual([[], 'floor']);
   });
@@ -320,10 +315,7 @@ describe('init of tables of any design', () => {
   it('refers from a table to itself by a foreign key, and fills no field with that key', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name text, parent_code text REFERENCES rooms);`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }],
-      fields: [{ extId: 'room.name' }, { extId: 'room.parent' }, { extId: 'room.colour' }],
-    });
+    define('room', 'room.name room.parent room.colour');
     const { streams, text } = await propose();
     expect(streams[0]?.fields.map(({ columns }) => columns)).toEqual([['name']]);
     expect((await readStreams(text))[0]?.references).toEqual([
@@ -336,16 +328,7 @@ describe('init of tables of any design', () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, name text, comment text);
       CREATE TABLE courses (code text PRIMARY KEY, name text, comment text);`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'course' }],
-      fields: [
-        { extId: 'name' },
-        { extId: 'comment' },
-        { extId: 'colour' },
-        { extId: 'room.a' },
-        { extId: 'room.b' },
-      ],
-    });
+    define('room course', 'name comment colour room.a room.b');
     const { text } = await propose();
     for (const { fields } of await readStreams(text)) expect([...fields]).toEqual([['name', 'name']]);
     expect(
@@ -360,10 +343,7 @@ describe('init of tables of any design', () => {
   it('reads only columns that a stream needs, and no secrets, even for a field of that name', async () => {
     await world.sql.unsafe(`
       CREATE TABLE persons ("Id" int PRIMARY KEY, name text, ssn text, "passwordHash" text, shoe_size int, updated_at timestamptz)`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'person' }],
-      fields: [{ extId: 'person.name' }, { extId: 'person.ssn' }],
-    });
+    define('person', 'person.name person.ssn');
     const { text } = await propose();
     expect(text).toContain('// left out, because they look like secrets: ssn, passwordHash');
     expect(text).toContain(
@@ -387,7 +367,7 @@ describe('init of tables of any design', () => {
       INSERT INTO persons VALUES (1, 'Dr', 'Ada', 'Berg');
       INSERT INTO buildings VALUES (1, 'Main');
       INSERT INTO teachers VALUES (1, 'Professor')`);
-    world.sandbox.defineSchema({ types: [{ extId: 'teacher' }], fields: [{ extId: 'teacher.name' }] });
+    define('teacher', 'teacher.name');
     const { text } = await propose();
     expect(text).toContain('// unsure: persons shares the key, and has columns for more fields');
     expect(text).toContain("// 'teacher.name': (row) => [row.given_name, row.family_name]");
@@ -400,10 +380,7 @@ describe('init of tables of any design', () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, designation text, seats int, comment text);
       CREATE TABLE courses (code text PRIMARY KEY, designation text, remark text);`);
-    world.sandbox.defineSchema({
-      types: [{ extId: 'room' }, { extId: 'course' }],
-      fields: [{ extId: 'room.name' }, { extId: 'course.name' }, { extId: 'comment' }],
-    });
+    define('room course', 'room.name course.name comment');
     const { streams, text } = await propose();
     expect(Object.fromEntries(streams.map(({ name, fields }) => [name, fields.length]))).toEqual({
       rooms: 1,
@@ -429,7 +406,7 @@ describe('init of tables of any design', () => {
   it('warns of a key with a time, and takes another key where there is one', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (since timestamptz, building text, name text, PRIMARY KEY (since, building));`);
-    world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] });
+    define('room', 'room.name');
     expect((await propose()).text).toMatch(
       /\/\/ unsure: since is a time: a row whose time changes counts as another one.*\n +key: \['since', 'building'\]/,
     );
@@ -441,7 +418,7 @@ describe('init of tables of any design', () => {
     await world.sql.unsafe(`
       CREATE TABLE people (id int PRIMARY KEY, name text);
       CREATE TABLE students (PRIMARY KEY (id)) INHERITS (people);`);
-    world.sandbox.defineSchema({ types: [{ extId: 'person' }, { extId: 'student' }], fields: [] });
+    define('person student');
     const tablesOf = async (...names: string[]) =>
       (await propose(...names)).streams.map(({ table }) => table.name);
     expect(await tablesOf()).toEqual([]);
@@ -455,16 +432,12 @@ describe('init of tables of any design', () => {
       CREATE TABLE campus.rooms (code text PRIMARY KEY);
       INSERT INTO campus.rooms SELECT i FROM generate_series(1, 20) AS i;
       ANALYZE archive.rooms, campus.rooms`);
-    try {
-      world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [] });
-      const { streams, text } = await propose();
-      expect(streams.map(({ table }) => table.schema)).toEqual(['campus']);
-      expect(text).toContain('// unsure: archive.rooms is as much like room\n');
-      await world.sql.unsafe('CREATE TABLE lessons (id int PRIMARY KEY, room text REFERENCES archive.rooms)');
-      expect((await propose()).streams.map(({ table }) => table.schema)).toEqual(['archive']);
-    } finally {
-      await world.sql.unsafe('DROP SCHEMA archive, campus CASCADE');
-    }
+    define('room');
+    const { streams, text } = await propose();
+    expect(streams.map(({ table }) => table.schema)).toEqual(['campus']);
+    expect(text).toContain('// unsure: archive.rooms is as much like room\n');
+    await world.sql.unsafe('CREATE TABLE lessons (id int PRIMARY KEY, room text REFERENCES archive.rooms)');
+    expect((await propose()).streams.map(({ table }) => table.schema)).toEqual(['archive']);
   });
 
   it('shows no table of slotsync', async () => {
@@ -493,7 +466,7 @@ describe('init of tables of any design', () => {
 
   it('names the tables and types that have no counterpart', async () => {
     await world.sql.unsafe(`CREATE TABLE rooms (code text PRIMARY KEY); CREATE TABLE invoices (id int);`);
-    world.sandbox.defineSchema({ types: [{ extId: 'room' }, { extId: 'vehicle' }], fields: [] });
+    define('room vehicle');
     const { text, leftOut } = await propose('rooms', 'invoices');
     expect(leftOut).toMatchObject([{ table: { name: 'invoices' } }]);
     expect(text).toContain(
