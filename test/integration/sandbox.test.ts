@@ -13,29 +13,9 @@ const SCHEMA = {
   ],
 };
 
-interface FoundObject {
-  id: number;
-  extId: string | null;
-  typeId: string | number;
-  active: boolean;
-  fields: { fieldId: string | number; values: string[] }[];
-}
-interface Found<T = FoundObject> {
-  results: T[];
-  limit: number;
-  page: number;
-  totalPages: number;
+interface Found {
+  results: { extId: string | null; status?: string[] }[];
   totalResults: number;
-}
-interface FoundBooking {
-  id: number;
-  extId: string;
-  begin: number;
-  end: number;
-  status: string[];
-  objects: { typeId: string | number; objectId: string | number }[];
-  reservationId?: number;
-  cancelled?: number;
 }
 interface Put {
   results: { extId: string; id?: number; status: number; message?: string }[];
@@ -74,10 +54,10 @@ async function connect(sandbox: Sandbox) {
     token,
     call,
     put: (objects: unknown[]) => call('PUT', '/v1/objects', { idFormat: 'EXTERNAL', objects }),
-    find: async <T = FoundObject>(noun: string, body: object = {}): Promise<Found<T>> => {
+    find: async (noun: string, body: object = {}): Promise<Found> => {
       const answer = await call('POST', `/v1/${noun}/find`, { idFormat: 'EXTERNAL', ...body });
       expect(answer.status).toBe(200);
-      return (await answer.json()) as Found<T>;
+      return (await answer.json()) as Found;
     },
   };
 }
@@ -96,23 +76,12 @@ async function messageOf(answer: Response): Promise<string> {
   return ((await answer.json()) as { message: string }).message;
 }
 
-function claimsOf(token: string): Record<string, unknown> {
-  return JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as Record<
-    string,
-    unknown
-  >;
-}
-
-describe('authentication at the sandbox', () => {
-  it('answers the right key, region and organization with a JWT that names its end', async () => {
-    const sandbox = await start({ tokenSeconds: 60 });
-    const answer = await authenticate(sandbox);
-    expect(answer.status).toBe(200);
-    const { token } = (await answer.json()) as { token: string };
-    const endsInSeconds = Number(claimsOf(token)['exp']) - Date.now() / 1000;
-    expect(endsInSeconds).toBeGreaterThan(50);
-    expect(endsInSeconds).toBeLessThanOrEqual(60);
-  });
+it('the sandbox answers the right key, region and organization with a JWT that names its end', async () => {
+  const { token } = await connect(await start({ tokenSeconds: 60 }));
+  const claims = Buffer.from(token.split('.')[1] ?? '', 'base64url').toString();
+  const endsInSeconds = (JSON.parse(claims) as { exp: number }).exp - Date.now() / 1000;
+  expect(endsInSeconds).toBeGreaterThan(50);
+  expect(endsInSeconds).toBeLessThanOrEqual(60);
 });
 
 describe('an invalid request to the sandbox', () => {
@@ -328,20 +297,22 @@ describe('reservations and cancellations in the sandbox', () => {
       { typeId: 'course', objectId: 'course_1' },
     ],
   });
-  const bookings = async (connection: Awaited<ReturnType<typeof connect>>, body: object = {}) =>
-    (await connection.find<FoundBooking>('reservations', body)).results.map(({ extId }) => extId);
+  const bookings = async ({ find }: Awaited<ReturnType<typeof connect>>, body: object = {}) =>
+    (await find('reservations', body)).results.map(({ extId }) => extId);
 
   it('are found by overlap, in half-open periods', async () => {
     const sandbox = await start();
-    sandbox.addReservation(booking('before', NOON - HOUR));
-    sandbox.addReservation(booking('within', NOON));
-    sandbox.addReservation(booking('after', NOON + HOUR));
+    for (const [extId, at] of [
+      ['before', -HOUR],
+      ['within', 0],
+      ['after', HOUR],
+    ] as const)
+      sandbox.addReservation(booking(extId, NOON + at));
     const connection = await connect(sandbox);
     const date = { startDate: NOON, endDate: NOON + HOUR };
     expect(await bookings(connection, { date })).toEqual(['within']);
-    expect(
-      await bookings(connection, { date: { startDate: NOON - 1, endDate: NOON + HOUR + 1 } }),
-    ).toHaveLength(3);
+    const wider = { startDate: NOON - 1, endDate: NOON + HOUR + 1 };
+    expect(await bookings(connection, { date: wider })).toHaveLength(3);
     expect(await bookings(connection, { date, extIds: ['after'] })).toEqual(['within', 'after']);
     expect(await bookings(connection, { extIds: ['after'] })).toEqual(['after']);
   });
@@ -352,22 +323,13 @@ describe('reservations and cancellations in the sandbox', () => {
     const preliminary = sandbox.addReservation({ ...booking('preliminary'), status: ['C_PRELIMINARY'] });
     sandbox.addReservation({ ...booking('incomplete'), status: ['B_INCOMPLETE', 'C_CONFIRMED'] });
     const connection = await connect(sandbox);
-    const all = [
-      'B_COMPLETE',
-      'B_INCOMPLETE',
-      'C_CONFIRMED',
-      'C_PRELIMINARY',
-      'C_PLANNED',
-      'C_REQUESTED',
-      'C_REJECTED',
-    ];
+    const states = ['CONFIRMED', 'PRELIMINARY', 'PLANNED', 'REQUESTED', 'REJECTED'];
+    const all = ['B_COMPLETE', 'B_INCOMPLETE', ...states.map((state) => `C_${state}`)];
     expect(await bookings(connection)).toEqual(['normal']);
     expect(await bookings(connection, { ids: [preliminary.id] })).toEqual(['preliminary']);
     expect(await bookings(connection, { reservationStatus: ['C_PRELIMINARY'] })).toEqual(['preliminary']);
     expect(await bookings(connection, { reservationStatus: all })).toHaveLength(3);
-    const [shown] = (await connection.find<FoundBooking>('reservations')).results;
-    expect(shown?.status).toEqual([]);
-
+    expect((await connection.find('reservations')).results).toMatchObject([{ status: [] }]);
     sandbox.setReservationStatus('preliminary', []);
     expect(await bookings(connection)).toEqual(['normal', 'preliminary']);
   });
@@ -377,10 +339,7 @@ describe('reservations and cancellations in the sandbox', () => {
     sandbox.addReservation(booking('both'));
     sandbox.addReservation({ ...booking('room only'), objects: [{ typeId: 'room', objectId: 'room_B' }] });
     const connection = await connect(sandbox);
-    const rooms = [
-      { typeId: 'room', objectId: 'room_A' },
-      { typeId: 'room', objectId: 'room_B' },
-    ];
+    const rooms = ['room_A', 'room_B'].map((objectId) => ({ typeId: 'room', objectId }));
     const course = { typeId: 'course', objectId: 'course_1' };
     expect(await bookings(connection, { searchObjects: rooms })).toEqual(['both', 'room only']);
     expect(await bookings(connection, { searchObjects: [...rooms, course] })).toEqual(['both']);
@@ -485,15 +444,11 @@ describe('the summary of requests in the sandbox', () => {
     await put([room('A'), room('B')]);
     await find('objects');
     await fetch(`${sandbox.url}/sandbox/summary`);
+    const at = expect.any(Number);
     expect(sandbox.arrivals()).toEqual([
-      {
-        at: expect.any(Number),
-        method: 'POST',
-        path: '/v1/organizations/demo/api-keys/authenticate',
-        status: 200,
-      },
-      { at: expect.any(Number), method: 'PUT', path: '/v1/objects', status: 200, objects: 2 },
-      { at: expect.any(Number), method: 'POST', path: '/v1/objects/find', status: 200 },
+      { at, method: 'POST', path: '/v1/organizations/demo/api-keys/authenticate', status: 200 },
+      { at, method: 'PUT', path: '/v1/objects', status: 200, objects: 2 },
+      { at, method: 'POST', path: '/v1/objects/find', status: 200 },
     ]);
     sandbox.clearArrivals();
     expect([sandbox.arrivals(), sandbox.mostInAnySecond(), sandbox.refused()]).toEqual([[], 0, 0]);
@@ -510,6 +465,17 @@ describe('the control interface of the sandbox', () => {
     });
     const text = await answer.text();
     return { status: answer.status, body: (text === '' ? undefined : JSON.parse(text)) as unknown };
+  }
+  /** Sends these requests one after another, and expects each status, and what is named of each answer. */
+  async function expectAnswers(
+    sandbox: Sandbox,
+    ...requests: [request: string, body: unknown, status: number, answer?: object | undefined][]
+  ): Promise<void> {
+    for (const [request, body, status, answer] of requests) {
+      const [method = '', path = ''] = request.split(' ');
+      const answered = await control(sandbox, method, path, body);
+      expect({ request, ...answered }).toMatchObject({ request, status, ...(answer && { body: answer }) });
+    }
   }
 
   it('takes JSON as `curl -d` sends it', async () => {
@@ -545,11 +511,13 @@ describe('the control interface of the sandbox', () => {
   it('defines the schema, seeds objects and reports, without a token or the quota', async () => {
     const sandbox = await startSandbox({ rate: 1 });
     running.push(sandbox);
-    expect((await control(sandbox, 'PUT', 'schema', SCHEMA)).status).toBe(204);
-    expect((await control(sandbox, 'PUT', 'objects', { ...room('A'), active: false })).status).toBe(200);
-    expect((await control(sandbox, 'PUT', 'objects', room('B'))).status).toBe(200);
-    await authenticate(sandbox);
-    await authenticate(sandbox);
+    await expectAnswers(
+      sandbox,
+      ['PUT schema', SCHEMA, 204],
+      ['PUT objects', { ...room('A'), active: false }, 200],
+      ['PUT objects', room('B'), 200],
+    );
+    for (const _ of ['first', 'second']) await authenticate(sandbox);
     expect((await control(sandbox, 'GET', 'summary')).body).toEqual({
       objects: { room: { active: 1, inactive: 1 } },
       reservations: 0,
@@ -559,10 +527,10 @@ describe('the control interface of the sandbox', () => {
       mostInAnySecond: 2,
       answers: { 'POST /v1/organizations/demo/api-keys/authenticate': { 200: 1, 429: 1 } },
     });
-    expect((await control(sandbox, 'GET', 'objects')).body).toEqual(sandbox.objects());
-    expect((await control(sandbox, 'GET', 'objects?typeId=course')).body).toEqual([]);
-    expect((await control(sandbox, 'GET', 'arrivals')).body).toEqual(sandbox.arrivals());
-    expect((await control(sandbox, 'DELETE', 'arrivals')).status).toBe(204);
+    const listed = { objects: sandbox.objects(), 'objects?typeId=course': [], arrivals: sandbox.arrivals() };
+    for (const [path, body] of Object.entries(listed))
+      expect((await control(sandbox, 'GET', path)).body).toEqual(body);
+    await expectAnswers(sandbox, ['DELETE arrivals', undefined, 204]);
     expect(sandbox.arrivals()).toEqual([]);
   });
 
@@ -571,76 +539,76 @@ describe('the control interface of the sandbox', () => {
     const made = await control(sandbox, 'POST', 'objects', { typeId: 'room' });
     const { id } = made.body as { id: number };
     expect(made).toMatchObject({ status: 200, body: { extId: null, typeId: 'room', active: true } });
-    expect((await control(sandbox, 'GET', 'objects?typeId=room')).body).toEqual([made.body]);
-    expect((await control(sandbox, 'PATCH', `objects/${id}`, { extId: 'room_A' })).body).toMatchObject({
-      id,
-      extId: 'room_A',
-    });
-    expect((await control(sandbox, 'PATCH', 'objects/room_A', { active: false })).status).toBe(200);
-    expect((await control(sandbox, 'DELETE', 'objects/room_A')).status).toBe(204);
-    expect((await control(sandbox, 'DELETE', 'objects/room_A')).status).toBe(404);
-    expect((await control(sandbox, 'PATCH', 'objects/1', { typeId: 'course' })).status).toBe(400);
-    sandbox.addObject({ typeId: 'room' });
-    expect((await control(sandbox, 'PUT', 'pages', { missing: 1 })).status).toBe(204);
+    await expectAnswers(
+      sandbox,
+      ['GET objects?typeId=room', undefined, 200, [made.body]],
+      [`PATCH objects/${id}`, { extId: 'room_A' }, 200, { id, extId: 'room_A' }],
+      ['PATCH objects/room_A', { active: false }, 200],
+      ['DELETE objects/room_A', undefined, 204],
+      ['DELETE objects/room_A', undefined, 404],
+      ['PATCH objects/1', { typeId: 'course' }, 400],
+      ['POST objects', { typeId: 'room' }, 200],
+      ['PUT pages', { missing: 1 }, 204],
+    );
     expect((await (await connect(sandbox)).find('objects')).results).toEqual([]);
   });
 
   it('orders faults, refusals, latency and quota', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
-    await control(sandbox, 'POST', 'fail-next', { fault: 'status', status: 502, times: 2 });
-    expect([(await put([])).status, (await put([])).status, (await put([])).status]).toEqual([502, 502, 200]);
-    await control(sandbox, 'PUT', 'faults', { status500: 1 });
-    expect((await put([])).status).toBe(500);
-    await control(sandbox, 'PUT', 'faults', {});
-    await control(sandbox, 'PUT', 'refusals/room_A', { status: 400, message: 'no' });
-    expect((await put([room('A')])).status).toBe(207);
-    await control(sandbox, 'DELETE', 'refusals/room_A');
-    expect((await put([room('A')])).status).toBe(200);
-    await control(sandbox, 'PUT', 'quota', { rate: 1, window: 'bucket', retryAfter: false });
-    expect([(await put([])).status, (await put([])).status]).toEqual([200, 429]);
-    await control(sandbox, 'PUT', 'quota', { rate: 0 });
-    await control(sandbox, 'DELETE', 'tokens');
-    expect((await put([])).status).toBe(401);
     const latency = { latencyMs: 0, jitterMs: 0, latencyPerObjectMs: 0.3 };
-    expect((await control(sandbox, 'PUT', 'latency', latency)).status).toBe(204);
-    expect((await control(sandbox, 'PUT', 'latency', { ...latency, latencyPerObjectMs: -1 })).status).toBe(
-      400,
-    );
+    for (const [request, body, answers, objects] of [
+      ['POST fail-next', { fault: 'status', status: 502, times: 2 }, [502, 502, 200]],
+      ['PUT faults', { status500: 1 }, [500]],
+      ['PUT faults', {}, [200]],
+      ['PUT refusals/room_A', { status: 400, message: 'no' }, [207], [room('A')]],
+      ['DELETE refusals/room_A', undefined, [200], [room('A')]],
+      ['PUT quota', { rate: 1, window: 'bucket', retryAfter: false }, [200, 429]],
+      ['PUT quota', { rate: 0 }, [200]],
+      ['DELETE tokens', undefined, [401]],
+      ['PUT latency', latency, [401]],
+    ] as [string, unknown, number[], unknown[]?][]) {
+      await expectAnswers(sandbox, [request, body, 204]);
+      for (const status of answers) expect((await put(objects ?? [])).status, request).toBe(status);
+    }
+    await expectAnswers(sandbox, ['PUT latency', { ...latency, latencyPerObjectMs: -1 }, 400]);
   });
 
   it('orders pages of HTML and late requests, counts them, and carries them out', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     const page = { path: 'objects', method: 'put', fault: 'html', status: 404, times: 'always' };
-    expect((await control(sandbox, 'POST', 'fail-next', page)).status).toBe(204);
+    await expectAnswers(sandbox, ['POST fail-next', page, 204]);
     expect([(await put([])).status, (await put([])).status]).toEqual([404, 404]);
-    expect((await control(sandbox, 'DELETE', 'fail-next')).status).toBe(204);
-
-    await control(sandbox, 'POST', 'fail-next', { method: 'put', fault: 'late', afterMs: 'asked' });
+    await expectAnswers(
+      sandbox,
+      ['DELETE fail-next', undefined, 204],
+      ['POST fail-next', { method: 'put', fault: 'late', afterMs: 'asked' }, 204],
+    );
     const lost = put([room('A')]).catch((error: unknown) => error);
     await expect.poll(async () => (await control(sandbox, 'GET', 'late')).body).toEqual({ waiting: 1 });
-    expect((await control(sandbox, 'POST', 'late/reset')).status).toBe(204);
+    await expectAnswers(sandbox, ['POST late/reset', undefined, 204]);
     expect(await lost).toBeInstanceOf(Error);
-    expect((await control(sandbox, 'POST', 'late/release')).status).toBe(204);
-    expect((await control(sandbox, 'GET', 'late')).body).toEqual({ waiting: 0 });
+    await expectAnswers(
+      sandbox,
+      ['POST late/release', undefined, 204],
+      ['GET late', undefined, 200, { waiting: 0 }],
+      ['POST fail-next', { fault: 'late', delayMs: -1 }, 400],
+    );
     expect(sandbox.object('room_A')).toBeDefined();
-    expect((await control(sandbox, 'POST', 'fail-next', { fault: 'late', delayMs: -1 })).status).toBe(400);
   });
 
   it('closes the gate, counts the held requests, and opens the gate', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
-    expect((await control(sandbox, 'POST', 'gate', { path: 'objects', method: 'put' })).status).toBe(204);
+    await expectAnswers(sandbox, ['POST gate', { path: 'objects', method: 'put' }, 204]);
     const held = put([room('A')]);
-    await expect
-      .poll(async () => (await control(sandbox, 'GET', 'gate')).body)
-      .toEqual({ closed: true, held: 1 });
-    expect((await control(sandbox, 'DELETE', 'gate')).status).toBe(204);
+    const gate = async () => (await control(sandbox, 'GET', 'gate')).body;
+    await expect.poll(gate).toEqual({ closed: true, held: 1 });
+    await expectAnswers(sandbox, ['DELETE gate', undefined, 204]);
     expect((await held).status).toBe(200);
-    expect((await control(sandbox, 'POST', 'gate')).status).toBe(204);
-    expect((await control(sandbox, 'GET', 'gate')).body).toEqual({ closed: true, held: 0 });
-    expect((await control(sandbox, 'POST', 'gate', { after: -1 })).status).toBe(400);
+    await expectAnswers(sandbox, ['POST gate', undefined, 204], ['POST gate', { after: -1 }, 400]);
+    expect(await gate()).toEqual({ closed: true, held: 0 });
   });
 
   it('makes, moves, cancels and restores reservations', async () => {
@@ -648,40 +616,32 @@ describe('the control interface of the sandbox', () => {
     const made = await control(sandbox, 'POST', 'reservations', { extId: 'res/1', begin: 10, end: 20 });
     expect(made.body).toMatchObject({ extId: 'res/1', begin: 10, end: 20, status: [] });
     const { id } = made.body as { id: number };
-    expect(
-      (await control(sandbox, 'POST', `reservations/${id}/move`, { begin: 30, end: 40 })).body,
-    ).toMatchObject({
-      begin: 30,
-    });
+    const moved = { begin: 30, end: 40 };
     const status = { status: ['C_PLANNED'] };
-    expect((await control(sandbox, 'POST', 'reservations/res%2F1/status', status)).body).toMatchObject(
-      status,
+    const cancelled = { reservationId: id };
+    await expectAnswers(
+      sandbox,
+      [`POST reservations/${id}/move`, moved, 200, moved],
+      ['POST reservations/res%2F1/status', status, 200, status],
+      [`POST reservations/${id}/cancel`, undefined, 200, cancelled],
+      ['GET reservations', undefined, 200, { reservations: [], cancellations: [cancelled] }],
+      [`POST reservations/${id}/restore`, undefined, 200, { id }],
+      [`DELETE reservations/${id}`, undefined, 204],
     );
-    expect((await control(sandbox, 'POST', `reservations/${id}/cancel`)).body).toMatchObject({
-      reservationId: id,
-    });
-    expect((await control(sandbox, 'GET', 'reservations')).body).toMatchObject({
-      reservations: [],
-      cancellations: [{ reservationId: id }],
-    });
-    expect((await control(sandbox, 'POST', `reservations/${id}/restore`)).body).toMatchObject({ id });
-    expect((await control(sandbox, 'DELETE', `reservations/${id}`)).status).toBe(204);
     expect(sandbox.reservations()).toEqual([]);
   });
 
   it('names what it did not understand', async () => {
-    const sandbox = await start();
-    expect(await control(sandbox, 'PUT', 'faults', { status500: 2 })).toMatchObject({
-      status: 400,
-      body: { message: expect.stringContaining('status500') },
-    });
-    expect((await control(sandbox, 'POST', 'reservations/7/move', { begin: 1, end: 2 })).status).toBe(404);
-    expect((await control(sandbox, 'POST', 'reservations', { begin: 2, end: 2 })).status).toBe(400);
-    expect((await control(sandbox, 'PUT', 'schema', { types: 1 })).status).toBe(400);
-    expect((await control(sandbox, 'GET', 'secrets')).status).toBe(404);
-    expect((await control(sandbox, 'PUT', 'summary')).status).toBe(405);
-    expect((await control(sandbox, 'PUT', 'refusals/%E0%A4%A', { status: 400, message: '' })).status).toBe(
-      400,
+    const says = (text: string) => ({ message: expect.stringContaining(text) as string });
+    await expectAnswers(
+      await start(),
+      ['PUT faults', { status500: 2 }, 400, says('status500')],
+      ['POST reservations/7/move', { begin: 1, end: 2 }, 404],
+      ['POST reservations', { begin: 2, end: 2 }, 400],
+      ['PUT schema', { types: 1 }, 400],
+      ['GET secrets', undefined, 404],
+      ['PUT summary', undefined, 405],
+      ['PUT refusals/%E0%A4%A', { status: 400, message: '' }, 400],
     );
   });
 });
@@ -697,8 +657,9 @@ describe('subtypes in the sandbox', () => {
     const sandbox = await start({ schema: withClassroom, findsSubtypes });
     const { put, find } = await connect(sandbox);
     await put([classroom, room('B')]);
-    const ids = (found: Found) => found.results.map(({ extId }) => extId);
-    expect(ids(await find('objects', { typeId: 'room' }))).toEqual(expected);
-    expect(ids(await find('objects', { typeId: 'classroom' }))).toEqual(['room_A']);
+    const found = async (typeId: string) =>
+      (await find('objects', { typeId })).results.map(({ extId }) => extId);
+    expect(await found('room')).toEqual(expected);
+    expect(await found('classroom')).toEqual(['room_A']);
   });
 });
