@@ -1,9 +1,13 @@
 // The comparison of objects at the service with rows of the mirror, and the links that an operator makes from it.
-import { describe, expect, it } from 'vitest';
-import { readCsvFile, type CsvRow } from '../../src/files/csv-file.js';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { openCsvFile, readCsvFile, type CsvRow } from '../../src/files/csv-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { unlinkRecords } from '../../src/state/records/links.js';
 import { applyLinks } from '../../src/sync/match/apply-links.js';
+import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } from '../../src/sync/match/match-file.js';
 import { matchStreams, type MatchLine, type MatchRequest } from '../../src/sync/match/match-streams.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import type { World, WorldOptions } from '../support/world.js';
@@ -106,34 +110,21 @@ describe('rows and objects in match', () => {
     ]);
   });
 
-  it('are compared by external id only if there are no fields', async () => {
-    const world = await campus({ A: 'Aula' });
+  it.each([
+    ['by external id only if the stream has no fields', undefined, { match: 0, only_here: 1 }, 1],
+    ['by the fields of the stream unless other fields are named', ['room.name'], { match: 1 }, 0],
+  ])('are compared %s', async (_, match, counts, onlyThere) => {
+    const world = await campus({ A: 'Aula' }, { ...CONFIG, streams: { rooms: { ...ROOMS, match } } });
     room(world, 'hand', 'Aula');
     const { stream, type } = await find(world, { by: undefined });
-    expect(stream.counts).toMatchObject({ match: 0, only_here: 1 });
-    expect(type.nobodys).toMatchObject({ only_there: 1 });
-  });
-
-  it('are compared by the fields of the stream unless other fields are named', async () => {
-    const world = await campus(
-      { A: 'Aula' },
-      {
-        ...CONFIG,
-        streams: { rooms: { ...ROOMS, match: ['room.name'] } },
-      },
-    );
-    room(world, 'hand', 'Aula');
-    expect((await find(world, { by: undefined })).stream).toMatchObject({
-      by: ['room.name'],
-      counts: { match: 1 },
-    });
+    expect(stream).toMatchObject({ by: match ?? [], counts });
+    expect(type.nobodys).toMatchObject({ only_there: onlyThere });
   });
 
   it('are not listed when the mirror and the service are empty', async () => {
     const { stream, type, lines } = await find(await campus({}));
     expect(stream).toMatchObject({ rows: 0, counts: { equal: 0, only_here: 0 } });
-    expect(type).toMatchObject({ objects: 0, samples: [] });
-    expect(lines).toEqual([]);
+    expect({ type, lines }).toMatchObject({ type: { objects: 0, samples: [] }, lines: [] });
   });
 
   it('are ambiguous when two streams match one object, whichever stream was asked for', async () => {
@@ -176,9 +167,9 @@ describe('rows and objects in match', () => {
         rooms: {
           ...ROOMS,
           fields: {
-            'room.name': (row) => {
-              if (row['name'] === 'bad') throw new Error('no name');
-              return row['name'] as string;
+            'room.name': ({ name }) => {
+              if (name === 'bad') throw new Error('no name');
+              return name as string;
             },
           },
         },
@@ -204,11 +195,8 @@ describe('rows and objects in match', () => {
     await world.sql`INSERT INTO courses VALUES ('K', 'Kurs', 'A'), ('L', 'Lab', NULL)`;
     const fields = [{ fieldId: 'course.name', values: ['Kurs'] }];
     world.sandbox.addObject({ extId: 'course_K', typeId: 'course', fields });
-    world.sandbox.addObject({
-      extId: null,
-      typeId: 'course',
-      fields: [{ fieldId: 'course.name', values: ['Lab'] }],
-    });
+    const lab = [{ fieldId: 'course.name', values: ['Lab'] }];
+    world.sandbox.addObject({ extId: null, typeId: 'course', fields: lab });
     const { stream } = await find(world, { names: ['courses'], by: ['course.name'] });
     expect(stream).toMatchObject({ incomplete: 1, counts: { equal: 1, match: 1 } });
     const byReference = await find(world, { names: ['courses'], by: ['course.room'] });
@@ -244,11 +232,8 @@ describe('rows and objects in match', () => {
     await world.sql`INSERT INTO rooms VALUES ('N', '1', 'Aula'), ('S|x', '1', 'Aula'), ('S|x', '2', 'Bio')`;
     const at = (campus: string) => ({ fieldId: 'room.campus', values: [campus] });
     world.sandbox.addObject({ extId: 'N/1', typeId: 'room', fields: [...named('Aula'), at('N')] });
-    const { id } = world.sandbox.addObject({
-      extId: 'hand',
-      typeId: 'room',
-      fields: [...named('Aula'), at('S|x')],
-    });
+    const fields = [...named('Aula'), at('S|x')];
+    const { id } = world.sandbox.addObject({ extId: 'hand', typeId: 'room', fields });
     const { stream, lines } = await find(world, { by: ['room.name', 'room.campus'] });
     expect(stream.counts).toMatchObject({ equal: 1, match: 1, only_here: 1 });
     expect(lines[0]).toEqual(['match', String.raw`S\|x|1`, 'hand', String(id)]);
@@ -270,16 +255,14 @@ describe('rows and objects in match', () => {
     const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
     const world = await campus(Object.fromEntries(keys.map((key) => [key, `name ${key}`])));
     for (const key of keys) room(world, null, `name ${key}`);
-    const { openCsvFile } = await import('../../src/files/csv-file.js');
-    const { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } = await import('../../src/sync/match/match-file.js');
-    const file = `${process.env['TMPDIR'] ?? '/tmp'}/slotsync-match-${process.pid}.csv`;
+    const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-match-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const file = path.join(folder, 'match.csv');
     const out = await openCsvFile(file, MATCH_COLUMNS);
     await find(world, { write: (found) => out.write(found.map(toCsvRow)) });
     await out.close();
     const { linked } = await applyLinks(world.deps(), readCsvFile(file, NEEDED_COLUMNS));
     expect(linked.map(({ key }) => key).toSorted()).toEqual(keys.toSorted());
-    const { rm } = await import('node:fs/promises');
-    await rm(file);
   });
 });
 
@@ -380,6 +363,8 @@ describe('a file of links that is applied', () => {
       `line 4: object ${given.id} ('room_F') is the object of the row rooms 'F', by its template or a link`,
       `line 5: the object with the number ${free.id} has the external id 'hand', not 'other'`,
     ]);
+    const twice = csv({ key: 'E', number: free.id }, { key: 'F', number: '', external_id: 'hand' });
+    expect(await refused(world, twice)).toEqual([`line 3: object ${free.id} is in line 2 already`]);
     expect(await refused(world, csv({ key: 'E', number: free.id }, { key: 'C', number: free.id }))).toEqual([
       `line 3: rooms 'C' has the object 'room_C' already`,
     ]);
@@ -401,13 +386,6 @@ describe('a file of links that is applied', () => {
     });
     expect(world.sandbox.objects()).toHaveLength(1);
     expect(await applyLinks(world.deps(), file)).toMatchObject({ linked: [], already: 1 });
-  });
-
-  it('does not link one object twice', async () => {
-    const world = await campus({ A: 'Aula', B: 'Bio' });
-    const { id } = room(world, 'hand', 'x');
-    const rows = csv({ key: 'A', number: id }, { key: 'B', number: '', external_id: 'hand' });
-    expect(await refused(world, rows)).toEqual([`line 3: object ${id} is in line 2 already`]);
   });
 
   it('assigns no external id when that is switched off, or when another object has the id', async () => {

@@ -29,26 +29,22 @@ beforeEach(async () => {
 });
 
 /** Creates a poll as a worker does at its start. */
-const poller = (stream = 'rooms', overlapSeconds = 60): Poll =>
+const poller = (stream = 'rooms', overlapSeconds = 60, mirror = world.mirror): Poll =>
   createPoll(
-    {
-      mirror: world.mirror,
-      state: world.state,
-      polling: { overlapSeconds, lagSeconds: 1 },
-      now: () => clock,
-    },
+    { mirror, state: world.state, polling: { overlapSeconds, lagSeconds: 1 }, now: () => clock },
     world.stream(stream),
   );
 const poll = (stream = 'rooms', overlapSeconds = 60) => poller(stream, overlapSeconds)();
-const waiting = async () =>
-  (
-    await world.sql<{ key: string }[]>`
-      SELECT local_key AS key FROM slotsync.changes WHERE run_id IS NULL ORDER BY id`
-  ).map(({ key }) => key);
+async function waiting(): Promise<string[]> {
+  const rows = await world.sql<{ key: string }[]>`
+    SELECT local_key AS key FROM slotsync.changes WHERE run_id IS NULL ORDER BY id`;
+  return rows.map(({ key }) => key);
+}
+const stateOf = async (name: string) =>
+  (await listStreams(world.state.db)).find(({ stream }) => stream === name);
 /** Returns the watermark. Undefined: the stream has no watermark. */
 async function mark(name = 'rooms') {
-  const { cursor, cursorKey } =
-    (await listStreams(world.state.db)).find(({ stream }) => stream === name) ?? {};
+  const { cursor, cursorKey } = (await stateOf(name)) ?? {};
   return cursor === null || cursor === undefined ? undefined : { cursor, localKey: cursorKey };
 }
 /** Works everything that is in the inbox. */
@@ -66,6 +62,11 @@ const rooms = (codes: string[], microseconds: number, name = 'x') => world.sql`
   FROM unnest(${codes}::text[]) AS c
   ON CONFLICT (code) DO UPDATE SET name = excluded.name, changed = excluded.changed`;
 const SECOND = 1_000_000;
+/** Syncs one room of that moment. */
+async function syncRoom(): Promise<void> {
+  await rooms(['A'], 0);
+  await world.sync();
+}
 
 describe('polling by a cursor', () => {
   it('leaves a stream that was never synced to its first sync', async () => {
@@ -75,8 +76,7 @@ describe('polling by a cursor', () => {
   });
 
   it('leaves the first reading to a sync that is under way', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await rooms(['B'], SECOND);
     const { runId, queue } = await world.plan();
     expect(await poll()).toBeUndefined();
@@ -116,8 +116,7 @@ describe('polling by a cursor', () => {
   });
 
   it('finds a row that was committed after later ones, within the overlap', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await world.sql.begin(async (tx) => {
       await tx`INSERT INTO rooms VALUES ('late', 'x', '2026-01-15 08:00:10+00')`;
       await tx`UPDATE rooms SET name = 'y', changed = '2026-01-15 08:00:20+00' WHERE code = 'A'`;
@@ -136,16 +135,14 @@ describe('polling by a cursor', () => {
   });
 
   it('reads up to shortly before the mirror’s clock, and skips rows without a cursor', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await world.sql`INSERT INTO rooms VALUES ('future', 'x', now() + interval '1 hour'), ('null', 'x', NULL)`;
     expect(await poll()).toEqual({ rows: 1, put: 0, more: false });
     expect(await mark()).toMatchObject({ localKey: 'A' });
   });
 
   it('moves past rows that may never be settled, and checks them again', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     world.sandbox.refuseObject('room_dead', { status: 400, message: 'no' });
     await world.sql`INSERT INTO courses VALUES ('waits', 'nowhere', '2026-01-15 08:00:00+00')`;
     await rooms(['dead'], SECOND);
@@ -165,8 +162,7 @@ describe('polling by a cursor', () => {
   });
 
   it('is done by one process at a time', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await world.sql.begin(async (tx) => {
       await tx`SELECT slotsync.take_lock('polling', true)`;
       expect(await poll()).toBe('busy');
@@ -175,8 +171,7 @@ describe('polling by a cursor', () => {
   });
 
   it('lets at most ten thousand keys wait, and continues where it stopped', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await world.sql`
       INSERT INTO rooms (code, name, changed)
       SELECT 'm' || i, 'x', timestamptz '2026-01-15 09:00:00+00' FROM generate_series(1, 12000) AS i`;
@@ -242,8 +237,7 @@ describe('a cursor that is no time', () => {
 describe('a timestamp without a zone', () => {
   it('is read whatever zone it is meant in', async () => {
     await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE timestamp`;
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await world.sql`INSERT INTO rooms VALUES ('east', 'x', (now() AT TIME ZONE 'Asia/Tokyo'))`;
     expect(await poll()).toMatchObject({ put: 1 });
     await work();
@@ -302,16 +296,12 @@ describe('a new beginning of polling', () => {
   });
 
   it('happens when the column gets another type', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await poll();
     await world.sql`INSERT INTO rooms VALUES ('B', 'x', '2026-01-10')`;
     await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE date`;
     const mirror = createMirror({ url: world.url });
-    const look = createPoll(
-      { mirror, state: world.state, polling: { overlapSeconds: 60, lagSeconds: 1 } },
-      world.stream('rooms'),
-    );
+    const look = poller('rooms', 60, mirror);
     expect(await look()).toMatchObject({ rows: 2, anew: 'other_type' });
     await work();
     expect(await look()).toMatchObject({ rows: 2, put: 0 });
@@ -350,12 +340,10 @@ describe('a new beginning of polling', () => {
   });
 
   it('does not happen when the newest row was changed just now', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await poll();
     await world.sql`UPDATE rooms SET changed = now() + interval '500 milliseconds', name = 'y'`;
-    const polled = await poll();
-    expect(polled).toMatchObject({ rows: 0, put: 0 });
+    expect(await poll()).toMatchObject({ rows: 0, put: 0 });
     expect(await mark()).toMatchObject({ localKey: 'A' });
   });
 });
@@ -394,19 +382,16 @@ describe('an impossible value of a cursor', () => {
 });
 
 describe('a poll that fails', () => {
-  const problem = async () =>
-    (await listStreams(world.state.db)).find(({ stream }) => stream === 'rooms')?.problem ?? null;
+  const problem = async () => (await stateOf('rooms'))?.problem ?? null;
 
   it('is the problem of its stream until a poll reads the stream again', async () => {
     world.configure(config({ from: 'seen' }));
     await world.sql`CREATE VIEW seen AS SELECT * FROM rooms`;
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     await poll();
     expect(await problem()).toBeNull();
-    await world.sql.unsafe(
-      `CREATE OR REPLACE VIEW seen AS SELECT code, (1 / 0)::text AS name, changed, number FROM rooms`,
-    );
+    await world.sql`
+      CREATE OR REPLACE VIEW seen AS SELECT code, (1 / 0)::text AS name, changed, number FROM rooms`;
     await rooms(['B'], SECOND);
     await expect(poll()).rejects.toMatchObject({ code: 'mirror_source' });
     const noted = await problem();
@@ -419,8 +404,7 @@ describe('a poll that fails', () => {
   });
 
   it('leaves the problem that a run has found', async () => {
-    await rooms(['A'], 0);
-    await world.sync();
+    await syncRoom();
     const found = { status: 'failed', code: 'x', message: 'x', runKind: 'sync', failed: 0, dead: 0 } as const;
     await noteProblems(world.state.db, ['rooms'], { ...found, runId: 1, isWhole: true });
     await poll();

@@ -1,7 +1,7 @@
 // Guarantees 10, 11
 // Real workers over a real queue: when they give a batch up, and what they leave alone.
 import { statusOf } from '../support/status.js';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { createInboxWorker } from '../../src/queue/inbox-worker.js';
@@ -10,7 +10,6 @@ import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer, type Producer } from '../../src/queue/producer.js';
 import { startPresence } from '../../src/queue/presence.js';
-import type { Mirror } from '../../src/mirror/mirror.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { listProcesses } from '../../src/state/processes.js';
 import { freezeStreams } from '../../src/state/freezes.js';
@@ -38,28 +37,28 @@ async function open(config = rooms(), options: WorldOptions = {}): Promise<World
   return world;
 }
 
-/** Works the queue until the condition is met. */
-async function work(
-  world: World,
-  done: () => Promise<boolean>,
-  describeIt: string,
-  timeoutMs?: number,
-): Promise<void> {
-  const workers = createWorkers({
-    ...world.deps(),
-    bullmq: async () => bullmq,
-    producer,
-    probe: async () => undefined,
-  });
+afterEach(() => producer.close());
+
+type Workers = ReturnType<typeof createWorkers>;
+type Parts = Partial<Parameters<typeof createWorkers>[0]>;
+
+/** Acts with workers that have these parts instead of their own, and stops them. */
+async function withWorkers<T>(world: World, parts: Parts, act: (workers: Workers) => Promise<T>): Promise<T> {
+  const own = { bullmq: async () => bullmq, producer, probe: async () => undefined };
+  const workers = createWorkers({ ...world.deps(), ...own, ...parts });
   try {
-    await workers.start();
-    await until(done, { describe: describeIt, ...(timeoutMs === undefined ? {} : { timeoutMs }) });
+    return await act(workers);
   } finally {
-    workers.abort();
     await workers.stop();
-    await producer.close();
   }
 }
+
+/** Works the queue until the condition is met. */
+const work = (world: World, done: () => Promise<boolean>, describeIt: string, timeoutMs = 120_000) =>
+  withWorkers(world, {}, async (workers) => {
+    await workers.start();
+    await until(done, { describe: describeIt, timeoutMs }).finally(() => workers.abort());
+  });
 
 const hasEnded = (world: World, runId: number) => async () =>
   (await readRun(world.state.db, runId))?.finishedAt instanceof Date;
@@ -127,10 +126,7 @@ describe('the process that takes a few changes', () => {
   async function workHere(
     done: () => Promise<unknown>,
     describeIt: string,
-    {
-      deps = {},
-      onTaken = async () => undefined,
-    }: { deps?: Partial<ReturnType<World['deps']>>; onTaken?: () => Promise<unknown> } = {},
+    { deps = {}, onTaken = async () => undefined }: { deps?: Parts; onTaken?: () => Promise<unknown> } = {},
   ): Promise<void> {
     const noted: Producer = {
       ...producer,
@@ -140,32 +136,20 @@ describe('the process that takes a few changes', () => {
         await producer.enqueueBatches(batches, data, options);
       },
     };
-    const probe = async () => undefined;
-    const workers = createWorkers({
-      ...world.deps(),
-      ...deps,
-      bullmq: async () => bullmq,
-      producer: noted,
-      probe,
-    });
-    try {
+    await withWorkers(world, { ...deps, producer: noted }, async (workers) => {
       expect(workers.hasRoom()).toBe(false);
       await workers.start();
       expect(workers.hasRoom()).toBe(true);
       taken = await take();
       await onTaken();
       workers.startFew(taken);
-      await until(done, { describe: describeIt });
-    } finally {
-      workers.abort();
-      await workers.stop();
-    }
+      await until(done, { describe: describeIt }).finally(() => workers.abort());
+    });
   }
   const ended = () => hasEnded(world, taken.runId)();
 
   it('plans and applies them without a job', async () => {
     await workHere(ended, 'the run to end');
-    await producer.close();
     expect(queued).toEqual([]);
     expect(await readRun(world.state.db, taken.runId)).toMatchObject({
       status: 'succeeded',
@@ -178,7 +162,6 @@ describe('the process that takes a few changes', () => {
   it('leaves a batch that failed to the queue, and the attempt counts', async () => {
     world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson' });
     await workHere(ended, 'the run to end');
-    await producer.close();
     expect(queued).toEqual([{ what: 'batches', options: expect.objectContaining({ attempts: 8 }) }]);
     expect(world.writes()).toHaveLength(2);
     await expectInSync(world);
@@ -192,7 +175,6 @@ describe('the process that takes a few changes', () => {
       return mirror.readHashes(...reading);
     };
     await workHere(ended, 'the run to end', { deps: { mirror: { ...mirror, readHashes } } });
-    await producer.close();
     expect(queued[0]).toEqual({ what: 'run', options: expect.objectContaining({ attempts: 8 }) });
     await expectInSync(world);
   });
@@ -225,7 +207,6 @@ describe('the process that takes a few changes', () => {
       yield* mirror.readHashes(...reading);
     };
     await workHere(ended, 'the run to end', { deps: { mirror: { ...mirror, readHashes } } });
-    await producer.close();
     expect(readings).toBe(1);
   });
 
@@ -250,37 +231,30 @@ describe('the process that takes a few changes', () => {
   });
 
   it('leaves to the queue what it takes while it stops', async () => {
-    const workers = createWorkers({
-      ...world.deps(),
-      bullmq: async () => bullmq,
-      producer,
-      probe: async () => undefined,
+    await withWorkers(world, {}, async (workers) => {
+      await workers.start();
+      let stopped: Promise<void> | undefined;
+      const hasRoom = () => {
+        const has = workers.hasRoom();
+        stopped ??= workers.stop();
+        return has;
+      };
+      const inbox = createInboxWorker({
+        ...world.deps(),
+        bullmq,
+        producer,
+        polling: checkConfiguration(rooms()).polling,
+        workers: { ...workers, hasRoom },
+      });
+      await inbox.start();
+      const isTaken = async () => (await world.sql`SELECT FROM slotsync.runs`).length === 1;
+      await until(isTaken, { describe: 'the change to be taken' });
+      await Promise.all([inbox.stop(), stopped]);
     });
-    await workers.start();
-    let stopped: Promise<void> | undefined;
-    const inbox = createInboxWorker({
-      ...world.deps(),
-      bullmq,
-      producer,
-      polling: checkConfiguration(rooms()).polling,
-      workers: {
-        ...workers,
-        hasRoom: () => {
-          const hasRoom = workers.hasRoom();
-          stopped ??= workers.stop();
-          return hasRoom;
-        },
-      },
-    });
-    await inbox.start();
-    const isTaken = async () => (await world.sql`SELECT FROM slotsync.runs`).length === 1;
-    await until(isTaken, { describe: 'the change to be taken' });
-    await Promise.all([inbox.stop(), stopped]);
     // Unless a worker had begun with it: then it has ended, or goes on as a job.
     const jobs = await bullmq.queue(QUEUES.runs).getJobCountByTypes('waiting', 'prioritized', 'delayed');
     const planning = await world.sql`SELECT FROM slotsync.runs WHERE status = 'planning'`;
     expect(jobs).toBe(planning.length);
-    await producer.close();
   });
 
   it.each(['planned', 'taken'] as const)(
@@ -308,19 +282,15 @@ it('a process that has begun takes only its share beside the processes that it s
     },
   };
   const presence = await startPresence({ state, log, command: 'worker' });
-  const probe = async () => undefined;
-  const workers = createWorkers({ ...world.deps(), bullmq: async () => noted, producer, probe, presence });
-  await workers.start();
-  const other = await startPresence({ state, log, command: 'worker' });
-  try {
+  await withWorkers(world, { bullmq: async () => noted, presence }, async (workers) => {
+    await workers.start();
+    const other = await startPresence({ state, log, command: 'worker' });
     const [alone = 0] = shares;
     await until(async () => shares.length > 1, { describe: 'the other to be seen' });
     expect(shares).toEqual([alone, Math.ceil(alone / 2)]);
-  } finally {
-    await workers.stop();
-    await producer.close();
-    await Promise.all([presence.close(), other.close()]);
-  }
+    await other.close();
+  });
+  await presence.close();
 });
 
 describe('a run that a command has started', () => {
@@ -342,30 +312,19 @@ describe('a run that a command has started', () => {
   }
 
   /** Works a run until it has ended, a new one unless it is given. `opened`: workers of the queue that were opened for it. */
-  async function workOne(options: { concurrency?: number; mirror?: Mirror; run?: Run } = {}) {
+  async function workOne({ run: given, ...parts }: Parts & { run?: Run } = {}) {
     const opened: string[] = [];
     const noted: Bullmq = {
       ...bullmq,
       worker: (name, ...rest) => (opened.push(name), bullmq.worker(name, ...rest)),
     };
-    const probe = async () => undefined;
-    const workers = createWorkers({
-      ...world.deps(),
-      ...options,
-      bullmq: async () => noted,
-      producer,
-      probe,
-    });
-    try {
-      const run = options.run ?? (await readRun(world.state.db, await world.startRun()));
+    return withWorkers(world, { bullmq: async () => noted, ...parts }, async (workers) => {
+      const run = given ?? (await readRun(world.state.db, await world.startRun()));
       if (!run) throw new Error('the run is not there');
       await workers.work(run);
       await until(hasEnded(world, run.id), { describe: 'the run to end' });
       return { runId: run.id, opened };
-    } finally {
-      await workers.stop();
-      await producer.close();
-    }
+    });
   }
 
   it('needs no queue while its batches are few', async () => {
@@ -400,22 +359,6 @@ describe('a run that a command has started', () => {
     expect(await readRun(world.state.db, run.id)).toMatchObject({ holds: {} });
   });
 
-  /** Works a run until it has ended, with these parts instead of its own. */
-  async function workWith(parts: Partial<Parameters<typeof createWorkers>[0]>): Promise<void> {
-    const probe = async () => undefined;
-    const workers = createWorkers({ ...world.deps(), bullmq: async () => bullmq, producer, probe, ...parts });
-    try {
-      const run = await readRun(world.state.db, await world.startRun());
-      if (!run) throw new Error('the run is not there');
-      await workers.work(run);
-      await until(hasEnded(world, run.id), { describe: 'the run to end' });
-    } finally {
-      await workers.stop();
-      await producer.close();
-    }
-    await expectInSync(world);
-  }
-
   it('goes on when sending stops and resumes while the workers of the queue are opened', async () => {
     await addRooms(world, ...codes(6));
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', status: 503, times: 8 });
@@ -428,7 +371,8 @@ describe('a run that a command has started', () => {
         return { ...opened, waitUntilReady: () => isResumed.then(opened.waitUntilReady) };
       },
     };
-    await workWith({ bullmq: async () => late, probe: async () => void setImmediate(resume) });
+    await workOne({ bullmq: async () => late, probe: async () => void setImmediate(resume) });
+    await expectInSync(world);
   });
 
   it('goes on when the first sweep of the queue fails', async () => {
@@ -440,14 +384,21 @@ describe('a run that a command has started', () => {
         return producer.requeue(...of);
       },
     };
-    await workWith({ producer: failing, concurrency: 1 });
+    await workOne({ producer: failing, concurrency: 1 });
     expect(sweeps).toBe(1);
+    await expectInSync(world);
   });
 
-  it('is left to its planner by the sweeps of other processes, while the planner is alive', async () => {
+  /** A run that the process `planning` has begun to plan. */
+  async function startPlanned(): Promise<number> {
     const runId = await world.startRun();
     await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
     await world.sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('planning', 'sync', 'here', 1)`;
+    return runId;
+  }
+
+  it('is left to its planner by the sweeps of other processes, while the planner is alive', async () => {
+    const runId = await startPlanned();
     const jobs = () => bullmq.queue(QUEUES.runs).getJobCountByTypes('waiting', 'prioritized');
     await producer.requeue('other');
     expect(await jobs()).toBe(0);
@@ -458,9 +409,7 @@ describe('a run that a command has started', () => {
   });
 
   it('is queued by a sweep of its own planner, which has left the run', async () => {
-    const runId = await world.startRun();
-    await world.sql`UPDATE slotsync.runs SET planner = ${plannerOf('planning')}`;
-    await world.sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('planning', 'sync', 'here', 1)`;
+    const runId = await startPlanned();
     await producer.requeue('planning');
     await work(world, hasEnded(world, runId), 'the run to end');
   });
@@ -547,14 +496,7 @@ it('a worker whose queue loop ends is noted as sending nothing, with the reason'
       };
     },
   };
-  const workers = createWorkers({
-    ...world.deps(),
-    bullmq: async () => fragile,
-    producer,
-    presence,
-    probe: async () => undefined,
-  });
-  try {
+  await withWorkers(world, { bullmq: async () => fragile, presence }, async (workers) => {
     await workers.start();
     expect(workers.phase()).toBe('running');
     end(Object.assign(new Error('no'), { code: 'ECONNRESET' }));
@@ -578,9 +520,6 @@ it('a worker whose queue loop ends is noted as sending nothing, with the reason'
       /^- Nothing has been sent since .*: worker_ended\n[^]*\n +→ Restart the worker: slotsync worker/m,
     );
     expect(said).not.toContain('resumes automatically');
-  } finally {
-    await workers.stop();
-    await producer.close();
-    await presence.close();
-  }
+  });
+  await presence.close();
 });
