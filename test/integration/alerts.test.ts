@@ -3,7 +3,7 @@
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import postgres from 'postgres';
 import { alertPeriodically, createHeartbeat } from '../../src/alerts/alert-periodically.js';
 import { createChannels, SEND_WITHIN_MS, postWebhook } from '../../src/alerts/channels.js';
@@ -105,6 +105,24 @@ const letGo = (minutes: number) =>
 
 /** Makes every message due for its next attempt. */
 const makeDue = () => world.sql`UPDATE slotsync.alert_messages SET next_at = now()`;
+async function sendAgain(deps: AlertDeps): Promise<void> {
+  await makeDue();
+  await sendDue(deps, never);
+}
+
+const events = () => receiver.bodies().map(({ alerts: [alert] }) => alert.event as string);
+const listMessages = async () => (await listOpenAlerts(world.state.db))[0]?.messages;
+
+async function openMail(...args: Parameters<typeof openMailServer>) {
+  const server = await openMailServer(...args);
+  onTestFinished(() => server.close());
+  return server;
+}
+const seeDrift = () =>
+  world.sql`INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'changed', now())`;
+const scheduleNights = (daysAgo: number) => world.sql`
+  INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
+  VALUES ('nightly', '0 2 * * *', 'UTC', now() - ${daysAgo} * interval '1 day')`;
 
 describe('alerts', () => {
   it('report a cause once although two processes evaluate it, signed and without a key', async () => {
@@ -143,7 +161,7 @@ describe('alerts', () => {
     await letGo(10);
     await tell(deps);
     await tell(deps);
-    expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
+    expect(events()).toEqual(['opened', 'recovered']);
     const [over] = receiver.bodies()[1].alerts;
     expect(over.title).toBe('Over: Run 1 (sync) is partial: 1 record of rooms not accepted');
     expect(over.details[0]).toMatch(/^The cause lasted /);
@@ -159,7 +177,6 @@ describe('alerts', () => {
 
   it('count a cause that comes and goes as one alert until it has been gone for ten minutes', async () => {
     const deps = alerting();
-    const events = () => receiver.bodies().map(({ alerts: [alert] }) => alert.event as string);
     const wait = (minutes: number) => world.sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at)
       VALUES ('rooms', 'A', now() - ${minutes} * interval '1 minute')`;
@@ -191,7 +208,7 @@ describe('alerts', () => {
     await tell(deps);
     await rejectGates(world.state.db, 1, {}, OPERATOR);
     await tell(deps);
-    expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
+    expect(events()).toEqual(['opened', 'recovered']);
   });
 
   it('retry a message after growing delays until the receiver takes it', async () => {
@@ -199,10 +216,8 @@ describe('alerts', () => {
     const deps = alerting();
     receiver.answerNext(500, 302);
     await tell(deps);
-    const [failed] = await listOpenAlerts(world.state.db);
-    expect(failed?.messages).toMatchObject([
-      { attempts: 1, sentAt: null, error: 'the receiver answered HTTP 500' },
-    ]);
+    const error = 'the receiver answered HTTP 500';
+    expect(await listMessages()).toMatchObject([{ attempts: 1, sentAt: null, error }]);
     await sendDue(deps, never);
     expect(receiver.received).toHaveLength(1); // not before its time
     const gap = async () => {
@@ -211,28 +226,22 @@ describe('alerts', () => {
       return row?.seconds ?? 0;
     };
     const first = await gap();
-    await makeDue();
-    await sendDue(deps, never);
+    await sendAgain(deps);
     expect(await gap()).toBeGreaterThan(first);
-    const [redirected] = await listOpenAlerts(world.state.db);
-    expect(redirected?.messages[0]?.error).toBe('the receiver answered HTTP 302');
-    await makeDue();
-    await sendDue(deps, never);
-    await makeDue();
-    await sendDue(deps, never);
+    expect(await listMessages()).toMatchObject([{ error: 'the receiver answered HTTP 302' }]);
+    await sendAgain(deps);
+    await sendAgain(deps);
     expect(receiver.received).toHaveLength(3);
     for (const { headers, text } of receiver.received) verifyStandardWebhook(headers, text, SECRET);
     expect(new Set(receiver.received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
-    const [sent] = await listOpenAlerts(world.state.db);
-    expect(sent?.messages).toMatchObject([{ attempts: 3, error: null }]);
-    expect(sent?.messages[0]?.sentAt).not.toBeNull();
+    expect(await listMessages()).toMatchObject([{ attempts: 3, error: null, sentAt: expect.any(String) }]);
     expect(world.lines.join('\n')).not.toContain('/hook');
   });
 
   it('send a mail again only to the addresses that were refused', async () => {
     await failOne();
     let isFull = true;
-    const server = await openMailServer({
+    const server = await openMail({
       onRcptTo: ({ address }, _session, done) =>
         done(
           isFull && address.startsWith('night@')
@@ -243,35 +252,27 @@ describe('alerts', () => {
     const mail = { from: 'slotsync@campus.example', to: ['ops@campus.example', 'night@Münster.example'] };
     const smtpUrl = `smtp://127.0.0.1:${server.port}?tls=none`;
     const deps = alerting({ webhookUrl: undefined, webhookSecret: undefined, smtpUrl }, { mail });
-    try {
-      await tell(deps);
-      const missing = ['night@Münster.example'];
-      const messages = async () => (await listOpenAlerts(world.state.db))[0]?.messages;
-      expect(await messages()).toMatchObject([
-        { attempts: 1, sentAt: null, missing, error: 'the mail server refused 1 of 2 addresses' },
-      ]);
-      await makeDue();
-      await sendDue(deps, never);
-      const error = 'the mail server refused the mail (EENVELOPE, it answered 452)';
-      expect(await messages()).toMatchObject([{ attempts: 2, sentAt: null, missing, error }]);
-      isFull = false;
-      await world.sql`INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'changed', now())`;
-      await evaluateAlerts(deps); // another alert, which nobody has yet
-      await makeDue();
-      await sendDue(deps, never);
-      await makeDue();
-      await sendDue(deps, never);
-      const sent = server.mails.map(({ to }) => to.toSorted().join(' ')).toSorted();
-      expect(sent).toEqual([
-        'night@münster.example',
-        'night@münster.example ops@campus.example',
-        'ops@campus.example',
-      ]);
-      expect(await messages()).toMatchObject([{ attempts: 3, missing: null, error: null }]);
-      expect(world.lines.join('\n')).not.toMatch(/night@|ops@/);
-    } finally {
-      await server.close();
-    }
+    await tell(deps);
+    const missing = ['night@Münster.example'];
+    expect(await listMessages()).toMatchObject([
+      { attempts: 1, sentAt: null, missing, error: 'the mail server refused 1 of 2 addresses' },
+    ]);
+    await sendAgain(deps);
+    const error = 'the mail server refused the mail (EENVELOPE, it answered 452)';
+    expect(await listMessages()).toMatchObject([{ attempts: 2, sentAt: null, missing, error }]);
+    isFull = false;
+    await seeDrift();
+    await evaluateAlerts(deps); // another alert, which nobody has yet
+    await sendAgain(deps);
+    await sendAgain(deps);
+    const sent = server.mails.map(({ to }) => to.toSorted().join(' ')).toSorted();
+    expect(sent).toEqual([
+      'night@münster.example',
+      'night@münster.example ops@campus.example',
+      'ops@campus.example',
+    ]);
+    expect(await listMessages()).toMatchObject([{ attempts: 3, missing: null, error: null }]);
+    expect(world.lines.join('\n')).not.toMatch(/night@|ops@/);
   });
 
   it('send from another process a message whose process died after it claimed the message', async () => {
@@ -281,8 +282,7 @@ describe('alerts', () => {
     expect(await claimMessages(deps.state.db, 'webhook', 10)).toHaveLength(1);
     await sendDue(deps, never);
     expect(receiver.received).toHaveLength(0); // the other may be sending it
-    await makeDue();
-    await sendDue(alerting(), never);
+    await sendAgain(alerting());
     expect(receiver.received).toHaveLength(1);
   });
 
@@ -291,13 +291,10 @@ describe('alerts', () => {
     const deps = alerting();
     await evaluateAlerts(deps);
     const [message] = await claimMessages(deps.state.db, 'webhook', 10); // by a process that is then frozen
-    await makeDue();
-    await sendDue(alerting(), never);
+    await sendAgain(alerting());
     await noteAttempt(deps.state.db, [message?.id ?? 0], { problem: 'no answer in time', missing: null });
-    const [open] = await listOpenAlerts(world.state.db);
-    expect(open?.messages[0]).toMatchObject({ error: null });
-    await makeDue();
-    await sendDue(deps, never);
+    expect(await listMessages()).toMatchObject([{ error: null }]);
+    await sendAgain(deps);
     expect(receiver.received).toHaveLength(1);
   });
 
@@ -308,18 +305,15 @@ describe('alerts', () => {
     expect(await listOpenAlerts(world.state.db)).toMatchObject([{ messages: [] }]);
     await tell(alerting());
     await tell(alerting());
-    expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened']);
+    expect(events()).toEqual(['opened']);
   });
 
   it('stop evaluating at a locked table instead of waiting for its lock', async () => {
     const blocker = postgres(world.url, { max: 1 });
-    try {
-      await blocker.unsafe('BEGIN; LOCK TABLE slotsync.drift');
-      await expect(evaluateAlerts(alerting())).rejects.toMatchObject({ facts: { sqlstate: '55P03' } });
-      await blocker.unsafe('ROLLBACK');
-    } finally {
-      await blocker.end();
-    }
+    onTestFinished(() => blocker.end());
+    await blocker.unsafe('BEGIN; LOCK TABLE slotsync.drift');
+    await expect(evaluateAlerts(alerting())).rejects.toMatchObject({ facts: { sqlstate: '55P03' } });
+    await blocker.unsafe('ROLLBACK');
     expect(await evaluateAlerts(alerting())).toBe(true);
   });
 
@@ -341,11 +335,9 @@ describe('alerts', () => {
     await evaluateAlerts(deps);
     await letGo(10);
     await evaluateAlerts(deps);
-    await makeDue();
-    await sendDue(deps, never);
+    await sendAgain(deps);
     expect(receiver.bodies().at(-1).alerts).toMatchObject([{ event: 'recovered' }]);
-    await makeDue();
-    await sendDue(deps, never);
+    await sendAgain(deps);
     expect(receiver.received).toHaveLength(2);
   });
 
@@ -362,11 +354,8 @@ describe('alerts', () => {
     expect(world.fieldsOf('room_B')).toEqual({ 'room.name': 'new' });
     stopping.abort();
     await sending;
-    const [open] = await listOpenAlerts(world.state.db);
-    expect(open?.messages.filter(({ sentAt }) => sentAt === null).map(({ error }) => error)).toEqual([
-      'the process was stopped',
-      'the process was stopped',
-    ]);
+    const unsent = (await listMessages())?.filter(({ sentAt }) => sentAt === null);
+    expect(unsent?.map(({ error }) => error)).toEqual(Array(2).fill('the process was stopped'));
     expect(receiver.received.map(({ path }) => path).toSorted()).toEqual(['/hook', '/slack', '/teams']);
     const bodyOf = (path: string) =>
       JSON.parse(receiver.received.find((one) => one.path === path)?.text ?? '');
@@ -428,16 +417,13 @@ describe('alerts', () => {
 
   it('report holds, drift, inbox and stops in one message', async () => {
     await world.sync();
-    await world.sql`
-      INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'changed', now())`;
+    await seeDrift();
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at) VALUES ('rooms', 'A', now() - interval '2 hours')`;
     await world.sql`
       INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
       VALUES ('p', 'worker', 'h', 1, now() - interval '20 minutes', 'unauthorized', 'Ada')`;
-    await world.sql`
-      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
-      VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
+    await scheduleNights(3);
     await world.sql`UPDATE slotsync.streams SET synced_at = now() - interval '2 days'`;
     await world.sql`DELETE FROM rooms`;
     await tell(alerting());
@@ -453,9 +439,7 @@ describe('alerts', () => {
   });
 
   it('count a sync of some streams as no successful sync', async () => {
-    await world.sql`
-      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
-      VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
+    await scheduleNights(3);
     const syncWhole = (stream: string) => world.sql`
       INSERT INTO slotsync.streams AS s (stream, attempted_at, synced_at) VALUES (${stream}, now(), now())
       ON CONFLICT (stream) DO UPDATE SET synced_at = now()`;
@@ -483,15 +467,12 @@ describe('alerts', () => {
     await world.sql`
       INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
       VALUES ('p', 'worker', 'h', 1, now() - interval '5 minutes', 'unauthorized', 'HTTP 401')`;
-    await world.sql`
-      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at) VALUES ('nightly', '0 2 * * *', 'UTC', now())`;
+    await scheduleNights(0);
     const deps = alerting();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * 24 * 60 * 60 * 1000 });
-    try {
-      await evaluateAlerts(deps);
-    } finally {
-      vi.useRealTimers();
-    }
+    onTestFinished(() => void vi.useRealTimers());
+    await evaluateAlerts(deps);
+    vi.useRealTimers();
     expect(await listOpenAlerts(world.state.db)).toEqual([]);
   });
 
@@ -640,13 +621,11 @@ describe('nightly runs', () => {
     expect(await messages()).toMatchObject([
       { channel: 'ping', attempts: 1, error: 'the process was stopped' },
     ]);
-    await makeDue();
-    await sendDue(pinging({ pingUrl: 'https://nowhere.invalid/p1ng' }), never);
+    await sendAgain(pinging({ pingUrl: 'https://nowhere.invalid/p1ng' }));
     expect(await messages()).toMatchObject([
       { channel: 'ping', attempts: 2, error: expect.stringMatching(/^the receiver cannot be reached \(E/) },
     ]);
-    await makeDue();
-    await sendDue(deps, never);
+    await sendAgain(deps);
     expect(await messages()).toBeUndefined();
     expect(pings().filter((ping) => ping.startsWith('GET'))).toEqual([
       'GET /p1ng/start?rid=',
@@ -658,7 +637,7 @@ describe('nightly runs', () => {
     await failOne();
     await world.sql`UPDATE slotsync.runs SET started_by = 'schedule'`;
     const answers = [452];
-    const server = await openMailServer({
+    const server = await openMail({
       onRcptTo: (_address, _session, done) => {
         const responseCode = answers.shift();
         done(responseCode === undefined ? null : Object.assign(new Error('no'), { responseCode }));
@@ -668,34 +647,30 @@ describe('nightly runs', () => {
     const rules = { runs: [], mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] } };
     const mailing = (only: string) =>
       alerting({ webhookUrl: undefined, smtpUrl }, rules, { to: ['dean@campus.example'], only });
-    try {
-      await tell(mailing('whenSomething'));
-      expect(server.mails).toEqual([]);
-      expect((await listUnsentNightly(world.state.db))[0]?.messages).toMatchObject([
-        { channel: 'report', attempts: 1, error: expect.stringContaining('it answered 452') },
-      ]);
-      await makeDue();
-      await Promise.all([tell(mailing('always')), tell(mailing('always'))]);
-      await tell(mailing('always'));
-      expect(server.mails).toMatchObject([{ to: ['dean@campus.example'] }]);
-      const source = (server.mails[0]?.source ?? '').replaceAll('=\r\n', ''); // without soft line breaks
-      expect(source).toContain('Subject: slotsync: Nightly sync, run 1: partial, needs a person: 1');
-      expect(source).toMatch(
-        /multipart\/alternative[^]*Content-Type: text\/plain[^]*since the nightly sync\s+started[^]*Content-Type: text\/html[^]*<h2>Needs a person<\/h2>/,
-      );
+    await tell(mailing('whenSomething'));
+    expect(server.mails).toEqual([]);
+    expect((await listUnsentNightly(world.state.db))[0]?.messages).toMatchObject([
+      { channel: 'report', attempts: 1, error: expect.stringContaining('it answered 452') },
+    ]);
+    await makeDue();
+    await Promise.all([tell(mailing('always')), tell(mailing('always'))]);
+    await tell(mailing('always'));
+    expect(server.mails).toMatchObject([{ to: ['dean@campus.example'] }]);
+    const source = (server.mails[0]?.source ?? '').replaceAll('=\r\n', ''); // without soft line breaks
+    expect(source).toContain('Subject: slotsync: Nightly sync, run 1: partial, needs a person: 1');
+    expect(source).toMatch(
+      /multipart\/alternative[^]*Content-Type: text\/plain[^]*since the nightly sync\s+started[^]*Content-Type: text\/html[^]*<h2>Needs a person<\/h2>/,
+    );
 
-      await world.sql`DELETE FROM rooms WHERE code <> 'A'`;
-      await world.sql`TRUNCATE slotsync.records`;
-      for (const only of ['whenSomething', 'always']) {
-        await world.sync();
-        await world.sql`UPDATE slotsync.runs SET started_by = 'schedule', status = 'succeeded'`;
-        await tell(mailing(only));
-      }
-      const subjects = server.mails.map((mail) => /^Subject: (.*)$/m.exec(mail.source)?.[1]);
-      expect(subjects.slice(1)).toEqual(['slotsync: Nightly sync, run 3: succeeded']);
-    } finally {
-      await server.close();
+    await world.sql`DELETE FROM rooms WHERE code <> 'A'`;
+    await world.sql`TRUNCATE slotsync.records`;
+    for (const only of ['whenSomething', 'always']) {
+      await world.sync();
+      await world.sql`UPDATE slotsync.runs SET started_by = 'schedule', status = 'succeeded'`;
+      await tell(mailing(only));
     }
+    const subjects = server.mails.map((mail) => /^Subject: (.*)$/m.exec(mail.source)?.[1]);
+    expect(subjects.slice(1)).toEqual(['slotsync: Nightly sync, run 3: succeeded']);
   });
 });
 
@@ -744,42 +719,34 @@ describe('a mail', () => {
     ['STARTTLS', 'smtp', false],
     ['TLS from the start', 'smtps', true],
   ])('is sent with %s and a login', async (_, scheme, secure) => {
-    const server = await openMailServer({ certificate, secure, login });
+    const server = await openMail({ certificate, secure, login });
     const url = `${scheme}://slot%40sync:p%25ss@localhost:${server.port}`;
-    try {
-      const ca = readFileSync(authority.ca, 'utf8');
-      await sendMail({ url, timeoutMs: 60_000, ca }, MAIL, never);
-      const [mail] = server.mails;
-      expect(mail).toMatchObject({ from: MAIL.from, to: MAIL.to, user: login.user, isEncrypted: true });
-      expect(mail?.source).toMatch(/^Subject: slotsync: 2 alerts\r?$/m);
-      expect(mail?.source).toContain('as text');
-      expect(mail?.source).toContain('<p>as HTML</p>');
-      // Node does not know the authority.
-      const refused = sendMail({ url, timeoutMs: 60_000 }, MAIL, never);
-      await expect(refused).rejects.toThrow(/\((SELF_SIGNED|UNABLE_TO)\w+\)$/);
-      const wrong = url.replace('p%25ss', 'wrong');
-      await expect(sendMail({ url: wrong, timeoutMs: 60_000, ca }, MAIL, never)).rejects.toThrow(
-        'the mail server refused user and password (EAUTH, it answered 535)',
-      );
-      expect(server.mails).toHaveLength(1);
-    } finally {
-      await server.close();
-    }
+    const ca = readFileSync(authority.ca, 'utf8');
+    await sendMail({ url, timeoutMs: 60_000, ca }, MAIL, never);
+    const [mail] = server.mails;
+    expect(mail).toMatchObject({ from: MAIL.from, to: MAIL.to, user: login.user, isEncrypted: true });
+    expect(mail?.source).toMatch(/^Subject: slotsync: 2 alerts\r?$/m);
+    expect(mail?.source).toContain('as text');
+    expect(mail?.source).toContain('<p>as HTML</p>');
+    // Node does not know the authority.
+    const refused = sendMail({ url, timeoutMs: 60_000 }, MAIL, never);
+    await expect(refused).rejects.toThrow(/\((SELF_SIGNED|UNABLE_TO)\w+\)$/);
+    const wrong = url.replace('p%25ss', 'wrong');
+    await expect(sendMail({ url: wrong, timeoutMs: 60_000, ca }, MAIL, never)).rejects.toThrow(
+      'the mail server refused user and password (EAUTH, it answered 535)',
+    );
+    expect(server.mails).toHaveLength(1);
   });
 
   it('is not sent without encryption unless the address says tls=none', async () => {
-    const server = await openMailServer();
-    try {
-      const url = `smtp://localhost:${server.port}`;
-      await expect(sendMail({ url, timeoutMs: 60_000 }, MAIL, never)).rejects.toThrow(
-        /^no encrypted connection/,
-      );
-      expect(server.mails).toEqual([]);
-      await sendMail({ url: `${url}?tls=none`, timeoutMs: 60_000 }, MAIL, never);
-      expect(server.mails).toMatchObject([{ isEncrypted: false }]);
-    } finally {
-      await server.close();
-    }
+    const server = await openMail();
+    const url = `smtp://localhost:${server.port}`;
+    await expect(sendMail({ url, timeoutMs: 60_000 }, MAIL, never)).rejects.toThrow(
+      /^no encrypted connection/,
+    );
+    expect(server.mails).toEqual([]);
+    await sendMail({ url: `${url}?tls=none`, timeoutMs: 60_000 }, MAIL, never);
+    expect(server.mails).toMatchObject([{ isEncrypted: false }]);
   });
 
   it('is given up at its timeout or at a stop when the server never speaks', async () => {
