@@ -19,6 +19,7 @@ import type { ApiSettings } from '../../src/config/settings.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { drip, DRIPS } from '../support/dripping.js';
 import { endWithTests } from '../support/child-processes.js';
+import type { Env } from '../support/program.js';
 import { findFreePort } from '../support/free-port.js';
 import { settleAmidCollections } from '../support/garbage.js';
 
@@ -178,29 +179,33 @@ it('a request over plain http is never sent to a proxy', async () => {
   expect(asked).toEqual([]);
 });
 
-/** Asks for a token in a process of its own, because Node reads authorities only at its start. */
-async function authenticate(env: Record<string, string>): Promise<string> {
+/** Asks for a token with each of these settings in a process of its own, because Node reads authorities only at its start. */
+async function authenticate(settings: Env[], authorities: Env = {}): Promise<string[]> {
   const dist = (file: string) => JSON.stringify(new URL(`../../dist/${file}`, import.meta.url));
   const script = `
     const { loadSettings } = await import(${dist('config/settings.js')});
     const { createClient } = await import(${dist('destination/client.js')});
     const { DEFAULT_DIALECT: dialect } = await import(${dist('dialect/complete-dialect.js')});
-    const client = createClient({
-      api: loadSettings(['api'], process.env).api,
-      limiter: { take: async () => ({ usable: () => true, release: async () => undefined }) },
-      dialect, prefix: '/v1', requestTimeoutMs: 60_000, tokenSeconds: 300, errorBodies: 'json',
-    });
-    console.log(await client.authenticate().then(
-      (token) => 'token ' + token.length,
-      ({ code, message, remedy }) => [code, message, remedy].join('\\n'),
-    ));
-    await client.close();`;
-  const given = { API_KEY: 'sandbox-key', API_ORGANIZATION_ID: 'demo', PATH: process.env['PATH'], ...env };
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env: given });
+    const ask = async (env) => {
+      const client = createClient({
+        api: loadSettings(['api'], { API_KEY: 'sandbox-key', API_ORGANIZATION_ID: 'demo', ...env }).api,
+        limiter: { take: async () => ({ usable: () => true, release: async () => undefined }) },
+        dialect, prefix: '/v1', requestTimeoutMs: 60_000, tokenSeconds: 300, errorBodies: 'json',
+      });
+      const said = await client.authenticate().then(
+        (token) => 'token ' + token.length,
+        ({ code, message, remedy }) => [code, message, remedy].join('\\n'),
+      );
+      await client.close();
+      return said;
+    };
+    console.log(JSON.stringify(await Promise.all(${JSON.stringify(settings)}.map(ask))));`;
+  const env = { PATH: process.env['PATH'], ...authorities };
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env });
   endWithTests(child);
   const [stdout, stderr] = await Promise.all([readText(child.stdout), readText(child.stderr)]);
   expect(stderr).toBe('');
-  return stdout.trim();
+  return JSON.parse(stdout) as string[];
 }
 
 describe('a certificate of a private authority', () => {
@@ -208,25 +213,23 @@ describe('a certificate of a private authority', () => {
     if (!authority) return test.skip('openssl is not there');
     const port = await startTls();
     const { port: proxyPort, asked } = await startProxy(port);
-    const trusted = { NODE_EXTRA_CA_CERTS: authority.ca };
     const [straight, proxied] = [`https://localhost:${port}`, 'https://service.test'];
     const proxy = `http://${CREDENTIALS}@127.0.0.1:${proxyPort}`;
 
-    const [unknown, known, local, distant, lowerCase, otherName] = await Promise.all([
-      authenticate({ API_BASE_URL: straight }),
-      authenticate({ API_BASE_URL: straight, ...trusted }),
-      authenticate({ API_BASE_URL: straight, HTTPS_PROXY: 'http://127.0.0.1:9', ...trusted }),
-      authenticate({ API_BASE_URL: proxied, HTTPS_PROXY: proxy, ...trusted }),
-      authenticate({
-        API_BASE_URL: proxied,
-        https_proxy: proxy,
-        HTTPS_PROXY: 'http://127.0.0.1:9',
-        ...trusted,
-      }),
-      authenticate({ API_BASE_URL: `https://127.0.0.1:${port}`, ...trusted }),
-    ]);
+    const nowhere = 'http://127.0.0.1:9';
+    const [unknown = ''] = await authenticate([{ API_BASE_URL: straight }]);
+    const [otherName = '', ...known] = await authenticate(
+      [
+        { API_BASE_URL: `https://127.0.0.1:${port}` },
+        { API_BASE_URL: straight },
+        { API_BASE_URL: straight, HTTPS_PROXY: nowhere },
+        { API_BASE_URL: proxied, HTTPS_PROXY: proxy },
+        { API_BASE_URL: proxied, https_proxy: proxy, HTTPS_PROXY: nowhere },
+      ],
+      { NODE_EXTRA_CA_CERTS: authority.ca },
+    );
     expect(unknown).toMatch(/^service_unreachable\n.*nothing was sent\n.*NODE_EXTRA_CA_CERTS/);
-    for (const answer of [known, local, distant, lowerCase]) expect(answer).toMatch(/^token \d+$/);
+    expect(known).toEqual(Array(4).fill(expect.stringMatching(/^token \d+$/)));
     expect(otherName).toMatch(/^service_unreachable\n.*ALTNAME.*\n.*another name/);
     expect(asked).toEqual(['service.test:443', 'service.test:443']);
   });

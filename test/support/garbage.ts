@@ -14,6 +14,7 @@ export async function settleAmidCollections<T>(promise: Promise<T>): Promise<Pro
       collect();
       return settled;
     },
-    { describe: 'the end of a wait' },
+    // A collection takes 50 ms of processor time, and one is enough for what only a weak reference holds.
+    { describe: 'the end of a wait', intervalMs: 100 },
   );
 }
