@@ -113,32 +113,6 @@ describe('a configuration that changed under a worker with the former one', () =
     expect(worker.output().split('run not queued: only processes')).toHaveLength(2);
   });
 
-  it('lets the next sync replace its run if it was changed back before the run began', async () => {
-    const worker = await world.startWorker();
-    await world.configure(PRESENT);
-    await world.run(['sync', '--detach']);
-    const { id } = await latest();
-    await world.configure(CONFIGURATION);
-    // The worker looks at its files from time to time, and may have seen them in between.
-    await until(
-      async () =>
-        (await world.sql`SELECT FROM slotsync.processes WHERE configuration_changed_at IS NOT NULL`)
-          .length === 0,
-      { describe: 'the worker to have seen that its files are as they were' },
-    );
-    world.sandbox.clearArrivals();
-    const { code, stderr } = await world.run(['sync']);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(await runs()).toMatchObject([
-      {},
-      { id, status: 'cancelled', errorCode: 'configuration_changed' },
-      { status: 'succeeded' },
-    ]);
-    expect(world.puts()).toEqual([]);
-    areAll('');
-    await stop(worker);
-  });
-
   it('does not affect a run in progress, and is used by the next run', async () => {
     await world.sql`UPDATE rooms SET name = 'Old ' || name`;
     const worker = await world.startWorker();
@@ -170,36 +144,6 @@ describe('a configuration that changed under a worker with the former one', () =
     await world.read('sync');
     areAll('New Old ');
     await stop(worker);
-  });
-
-  it('lets the next sync replace a run of the former configuration that no process has any more', async () => {
-    await world.sql`UPDATE rooms SET name = 'Old ' || name`;
-    await world.sql`UPDATE courses SET name = 'Old ' || name`;
-    world.holdWrites(3); // rooms pass, and courses do not
-    const former = world.start(['sync']);
-    await world.untilHeld();
-    const { id } = await latest();
-    await kill(former);
-    world.sandbox.openGate();
-    await world.configure(PRESENT);
-    const worker = await world.startWorker();
-    await world.ends(
-      'status --full',
-      0,
-      `Run ${id} (rooms, courses) waits, because no running process has its configuration`,
-      `slotsync cancel ${id}, then slotsync sync`,
-    );
-    await stop(worker);
-
-    await world.read('sync');
-    expect((await runs()).slice(1)).toMatchObject([
-      { id, status: 'cancelled', errorCode: 'configuration_changed' },
-      { status: 'succeeded' },
-    ]);
-    const [done] =
-      await world.sql`SELECT (counts->'rooms'->>'synced')::int AS synced FROM slotsync.runs WHERE id = ${id}`;
-    expect(done?.['synced']).toBe(ROWS);
-    areAll('New Old ');
   });
 
   it('leaves an incremental run to the process that began it, or returns its keys to the inbox', async () => {
