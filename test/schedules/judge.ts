@@ -66,7 +66,7 @@ export async function readPresent(room: Room): Promise<Set<string>> {
 
 /**
  * Changes have stopped: what is open is worked to its end, and a sync runs, after which another one has nothing to send.
- * Returns what had to be done beside that.
+ * If the sync lets an object go, a worker retires the object in one more sync. Returns what had to be done beside that.
  */
 export async function bringToRest(room: Room): Promise<string[]> {
   const faults = await room.finish();
@@ -75,6 +75,7 @@ export async function bringToRest(room: Room): Promise<string[]> {
     faults.push(...(await room.finish()));
   };
   await settle();
+  if (await room.isDueForGoneRows()) await settle();
   const given = await readGiven(room);
   const present = new Set(given.values());
   for (const { stream, localKey, externalId } of await room.listChangedIds()) {

@@ -424,6 +424,13 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       return (await Promise.all(retried)).flat();
     },
 
+    /** Returns true if a worker would sync a stream soon, because rows or former objects of the stream have no row. */
+    async isDueForGoneRows(): Promise<boolean> {
+      const due = await sql`
+        SELECT FROM slotsync.streams WHERE stream = ANY (${names}) AND due_since IS NOT NULL AND due_reason = 'rows_gone'`;
+      return due.length > 0;
+    },
+
     /** Runs that have not ended. */
     listOpenRuns: async () => (await readOpen()).runs,
 
