@@ -40,7 +40,10 @@ const MOST_FAILURES = { before: 2, after: 20 };
 const AT_ONCE = 4;
 /** Number of failed attempts before an object that fails alone is considered the cause. */
 const ATTEMPTS_BEFORE = 3;
-/** Failed attempts before an object is considered the cause, if no other object of an attempt was answered. */
+/**
+ * Failed attempts before an object is considered the cause, if the last attempts had no answers, but an earlier one had. If no
+ * attempt had any, the service may be down: the objects stay failed, and a later run sends them beside others.
+ */
 const ATTEMPTS_WITHOUT_OTHERS = 5;
 
 export type Narrowing = ReturnType<typeof createNarrowing>;
