@@ -106,7 +106,7 @@ describe('the finds of a plan', () => {
 });
 
 describe('the preview of a first plan', () => {
-  async function previewOf(world: World, options = {}) {
+  async function previewOf(world: RoomWorld, options = {}) {
     world.sandbox.clearArrivals();
     const { unowned } = await previewStream(world.deps(), world.stream('rooms'), options);
     return { unowned, finds: finds(world).length };

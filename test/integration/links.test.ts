@@ -2,7 +2,6 @@
 // Links: made only where no fact contradicts them, and followed by the writes of rows.
 import { describe, expect, it } from 'vitest';
 import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/links.js';
-import { previewStream } from '../../src/sync/plan/preview.js';
 import { claimObjects } from '../../src/state/records/claims.js';
 import { keepRooms, rooms, until } from '../support/steps.js';
 
@@ -121,14 +120,14 @@ describe('a link to an object without an external id', () => {
 
 it('a linked row without a record is planned as an update, by a preview and by a run', async () => {
   const world = await open(rooms());
-  await addRooms(world, 'A', 'B', 'C');
+  await world.addRooms('A', 'B', 'C');
   for (const [extId, name] of [
     ['old_A', 'Room A'],
     ['old_B', 'By hand'],
   ] as const)
     world.sandbox.addObject({ extId, typeId: 'room', fields: [{ fieldId: 'room.name', values: [name] }] });
   await linkRecords(world.state, [link('A', 'old_A'), link('B', 'old_B')]);
-  const { counts, samples } = await previewStream(world.deps(), world.stream('rooms'));
+  const { counts, samples } = await world.preview();
   expect(counts).toMatchObject({ create: 1, update: 2 });
   expect(Object.fromEntries(samples.map(({ key, operation }) => [key, operation]))).toEqual({
     A: 'update',
