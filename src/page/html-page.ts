@@ -1,6 +1,6 @@
 // Renders a page as HTML: the frame, and the sections of a document with links, and buttons for operators who may act.
 import { filledSections, type Action, type Document, type Section } from '../documents/document.js';
-import { contentToHtml, textToHtml, typedCommand, type Surface } from '../render/html.js';
+import { contentToHtml, textToHtml, type Surface } from '../render/html.js';
 import { toneOf } from '../render/drawings.js';
 import { html, type Html } from '../text/html.js';
 import type { Sources } from './sources.js';
@@ -46,21 +46,15 @@ export interface View {
 export const surfaceOf = (view: View): Surface => ({
   timeZone: view.timeZone,
   isReadOnly: !view.session && !view.canSignIn,
-  action: (offered) => (offered.isImmediate ? actNow : askFirst)(view, offered),
+  action: (offered) => actionToHtml(view, offered),
 });
 
-/** Link to the confirmation page of an action. If nobody can act on this page, the command as text. */
-function askFirst(view: View, offered: Action): Html {
-  const { href, label, about } = offered;
-  if (!view.session && !view.canSignIn) return typedCommand(offered, true);
-  return html`<a class="button" href="${href}">${label}<span class="unseen"> ${about}</span></a>`;
-}
-
-/** Button that acts at once. Users who have not signed in see nothing, or if nobody can act, the command. */
-function actNow(view: View, offered: Action): Html {
-  const { href, label, about } = offered;
-  if (!view.session) return view.canSignIn ? html`` : typedCommand(offered, true);
-  return html`<form method="post" action="${href}">${formToken(view)}<button>${label}<span class="unseen"> ${about}</span></button></form>`;
+/** Link to the confirmation page, or a button that acts at once. Users who have not signed in see no such button. */
+function actionToHtml(view: View, { href, label, about, isImmediate }: Action): Html {
+  const words = html`${label}<span class="unseen"> ${about}</span>`;
+  if (!isImmediate) return html`<a class="button" href="${href}">${words}</a>`;
+  if (!view.session) return html``;
+  return html`<form method="post" action="${href}">${formToken(view)}<button>${words}</button></form>`;
 }
 
 /** Hidden field that proves that a form was sent from a page of this session. */

@@ -29,7 +29,7 @@ export interface Surface {
 const statusToHtml = (word: string, shown = WORDS_OF_STATUSES[word] ?? word.replaceAll('_', ' ')): Html =>
   html`<span class="status ${toneOf(word)}">${shown}</span>`;
 
-export const typedCommand = (command: string | Action, isCopied = false): Html =>
+const typedCommand = (command: string | Action, isCopied: boolean): Html =>
   html`<span class="typed">→ ${commandToHtml(commandOf(command), isCopied)}</span>`;
 
 /** Adds a button that copies the command. The script of the page makes it visible. */
