@@ -98,7 +98,9 @@ export function contentToText(content: Omit<Section, 'id' | 'title'>, options: O
 }
 
 function tableToText({ headings, rows }: Table, timeZone: string, columns: number): string[] {
-  const cells = rows.map((row) => row.map((cell) => numberOf(cell) ?? plainCell(cell, timeZone)));
+  const shownAs = (cell: Cell) =>
+    typeof cell === 'number' ? cell : (numberOf(cell) ?? plain(cell, timeZone));
+  const cells = rows.map((row) => row.map(shownAs));
   return table(headings, cells, { columns }).split('\n');
 }
 
@@ -171,10 +173,6 @@ export function plain(text: Text, timeZone: string): string {
   return typeof text === 'string'
     ? visibleInLine(text)
     : text.parts.map((part) => plainPart(part, timeZone)).join('');
-}
-
-function plainCell(cell: Cell, timeZone: string): string {
-  return typeof cell === 'number' ? formatNumber(cell) : plain(cell, timeZone);
 }
 
 export function plainPart(part: Part, timeZone: string): string {
