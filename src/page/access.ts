@@ -35,7 +35,7 @@ export function createAccess(deps: AccessDeps) {
   const signIn = token === undefined ? undefined : createSignIn({ token, port, proxies, log });
 
   const viewFor = async (session: Session | undefined): Promise<View> => ({
-    timeZone: await timeZone().catch(() => 'UTC'), // the state, which may hold it, does not answer
+    timeZone: await timeZone(),
     session,
     canSignIn: signIn !== undefined,
   });

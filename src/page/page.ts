@@ -22,7 +22,9 @@ const ASSETS = {
   '/page.svg': { file: 'icon.svg', contentType: 'image/svg+xml' },
 };
 
-export function createPage(deps: PageDeps) {
+export function createPage(given: PageDeps) {
+  // Shows times in UTC while the state, which may store the time zone, does not answer.
+  const deps = { ...given, timeZone: () => given.timeZone().catch(() => 'UTC') };
   const { signIn, viewFor, reading, acting, userOf } = createAccess(deps);
   const sources = createSources(deps);
 

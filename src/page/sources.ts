@@ -51,9 +51,6 @@ export function createSources(deps: SourceDeps) {
 
   const configured = () => configuredStreams().catch(() => undefined);
 
-  /** Returns UTC if the state, which may store the time zone, does not answer. */
-  const zoneOfReaders = () => timeZone().catch(() => 'UTC');
-
   const readNow = () =>
     read('now', async (db) => {
       const facts = await readFacts(db, { streams: await configured() });
@@ -64,12 +61,12 @@ export function createSources(deps: SourceDeps) {
   return {
     requestsPerSecond,
     configured,
-    timeZone: zoneOfReaders,
+    timeZone,
     read,
     now: async () => ({ ...(await readNow()), quota: await quota() }),
 
     history: async () => {
-      const [{ now }, zone] = [await readNow(), await zoneOfReaders()];
+      const [{ now }, zone] = [await readNow(), await timeZone()];
       return read('history', (db) => readHistory(db, { now, timeZone: zone }), HISTORY_MS);
     },
 
