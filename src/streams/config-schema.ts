@@ -514,11 +514,9 @@ const lookups = z.record(
         rowSecurity,
       } satisfies Shape<LookupSource>),
       z.strictObject({ file: name('a CSV file'), key: column, value: column } satisfies Shape<LookupFile>),
-      z
-        .record(z.string(), z.string().nullable())
-        .refine((codes) => findCodeFault(codes) === undefined, {
-          error: ({ input }) => findCodeFault(input),
-        }),
+      z.record(z.string(), z.string().nullable()).refine((codes) => findCodeFault(codes) === undefined, {
+        error: ({ input }) => findCodeFault(input),
+      }),
     ],
     {
       error: ({ input }) =>

@@ -21,7 +21,7 @@ const NOW = Math.floor(Date.now() / 1000);
 const openWorld = keepRooms();
 /** Opens rooms A to E and as many more as asked for, all synced. */
 const open = (config: SlotsyncConfig = rooms(), more = 0) =>
-  openWorld(config, { synced: [...'ABCDE', ...codes(more)] });
+  openWorld(config, { synced: ['A', 'B', 'C', 'D', 'E', ...codes(more)] });
 
 /** Books rooms for an hour that begins in `inSeconds`. */
 const book = (

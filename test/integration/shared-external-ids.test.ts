@@ -98,7 +98,7 @@ it('the message of a row that shares an external id names up to five other rows'
     [60_000, 'abcdef', 'z', 'a, b, c, d, e and 59994 more rows'],
   ];
   for (const [count, keys, key, others] of rows) {
-    const { message } = explainRefusal({ ...row, key }, [{ externalId: 'x', count, keys: [...keys] }]);
+    const { message } = explainRefusal({ ...row, key }, [{ externalId: 'x', count, keys: keys.split('') }]);
     expect(message).toBe(`external id 'x' is also that of ${others}`);
   }
 });

@@ -59,7 +59,7 @@ const noted = async () =>
     await sql<{ key: string }[]>`SELECT local_key AS key FROM slotsync.changes ORDER BY local_key COLLATE "C"`
   ).map(({ key }) => key);
 const clear = () => sql`DELETE FROM slotsync.changes`;
-/** What the triggers have said to a session. */
+/** Warnings of the triggers to a session. */
 const said = () => warnings.filter((text) => text.startsWith('slotsync'));
 /** Opens another session for a test. */
 function openSession(url = database.url): postgres.Sql {
