@@ -27,6 +27,16 @@ const linksOf = (world: RoomWorld) => world.sql<
 >`
   SELECT local_key, external_id, linked_by FROM slotsync.links ORDER BY local_key`;
 
+/** Lets a world begin anew: rooms A and C were accepted, and nothing is left of what was before. */
+async function beginAnew(world: RoomWorld): Promise<void> {
+  await world.sql`
+    TRUNCATE rooms, slotsync.streams, slotsync.records, slotsync.links, slotsync.object_claims, slotsync.gates, slotsync.held,
+      slotsync.sent, slotsync.changes`;
+  for (const extId of world.ids()) world.sandbox.removeObject(extId ?? '');
+  await world.addRooms('A', 'C');
+  await world.sync();
+}
+
 const claimsOf = async ({ sql }: RoomWorld) => [
   ...(await sql`SELECT external_id FROM slotsync.object_claims WHERE claimed_by LIKE 'rename%'`),
 ];
@@ -122,7 +132,7 @@ describe('rename', () => {
   const GONE = `DELETE FROM rooms WHERE code = 'A'`;
   const CLAIM = `'another', now() + interval '1 minute'`;
   const RECORD = `${MOVED}; INSERT INTO slotsync.records (stream, local_key, status`;
-  it.each([
+  const REFUSED: [when: string, prepare: string, keys: string, reason: RegExp][] = [
     ['both rows are there', ADDED, 'A B', /'A' is still in the mirror, and so is that of 'B'/],
     ['the old row is there', '', 'A B', /'A' is still in the mirror$/],
     ['both keys are one', '', 'A A', /both keys/],
@@ -159,16 +169,20 @@ describe('rename', () => {
       'A B',
       /linked to 'x'/,
     ],
-  ])('is refused when %s, and changes nothing', async (_, prepare, keys, reason) => {
-    const world = await open(rooms(), { synced: ['A', 'C'] });
-    await world.sql.unsafe(prepare);
-    const [from = '', to = ''] = keys.split(' ');
-    const before = await world.recordsOf('rooms');
-    const message = expect.stringMatching(reason);
-    await expect(rename(world, from, to)).rejects.toMatchObject({ code: 'usage', message });
-    expect(await world.recordsOf('rooms')).toEqual(before);
-    expect((await linksOf(world)).filter(({ linked_by }) => linked_by === 'rename')).toEqual([]);
-    expect(await claimsOf(world)).toEqual([]);
+  ];
+  it('is refused in each of these cases, and changes nothing', async () => {
+    const world = await open(rooms());
+    for (const [when, prepare, keys, reason] of REFUSED) {
+      await beginAnew(world);
+      await world.sql.unsafe(prepare);
+      const [from = '', to = ''] = keys.split(' ');
+      const before = await world.recordsOf('rooms');
+      const message = expect.stringMatching(reason);
+      await expect(rename(world, from, to), when).rejects.toMatchObject({ code: 'usage', message });
+      expect(await world.recordsOf('rooms'), when).toEqual(before);
+      expect((await linksOf(world)).filter(({ linked_by }) => linked_by === 'rename')).toEqual([]);
+      expect(await claimsOf(world), when).toEqual([]);
+    }
   });
 });
 
@@ -405,26 +419,30 @@ describe('a gone and a new row with the same values, in plan', () => {
     expect(await renamedIn(world)).toEqual([{ from: 'N\\|1|7', to: 'N\\|1|8' }]);
   });
 
-  it.each([
-    ['the values differ', '', `UPDATE rooms SET code = 'B', seats = 5 WHERE code = 'A'`],
-    ['nothing is gone', '', `INSERT INTO rooms (code, name) VALUES ('B', 'Room A')`],
-    ['two new rows are possible', '', `${MOVED}; INSERT INTO rooms (code, name) VALUES ('D', 'Room A')`],
-    [
-      'two rows that are gone are possible',
-      `UPDATE rooms SET name = 'Room A'`,
-      `${MOVED}; DELETE FROM rooms WHERE code = 'C'`,
-    ],
-    [
-      'there are many of them',
-      `INSERT INTO rooms (code, name) SELECT i, 'Room ' || i FROM generate_series(1, 20) AS i`,
-      `UPDATE rooms SET code = 'n' || code`,
-    ],
-  ])('are not offered where %s', async (_, before, change) => {
-    const world = await open(rooms({ retire: 'deactivate' }), { synced: ['A', 'C'] });
-    await world.sql.unsafe(before);
-    await world.sync();
-    await world.sql.unsafe(change);
-    expect(await renamedIn(world)).toEqual([]);
+  it('are not offered in each of these cases', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    const cases: [when: string, before: string, change: string][] = [
+      ['the values differ', '', `UPDATE rooms SET code = 'B', seats = 5 WHERE code = 'A'`],
+      ['nothing is gone', '', `INSERT INTO rooms (code, name) VALUES ('B', 'Room A')`],
+      ['two new rows are possible', '', `${MOVED}; INSERT INTO rooms (code, name) VALUES ('D', 'Room A')`],
+      [
+        'two rows that are gone are possible',
+        `UPDATE rooms SET name = 'Room A'`,
+        `${MOVED}; DELETE FROM rooms WHERE code = 'C'`,
+      ],
+      [
+        'there are many of them',
+        `INSERT INTO rooms (code, name) SELECT i, 'Room ' || i FROM generate_series(1, 20) AS i`,
+        `UPDATE rooms SET code = 'n' || code`,
+      ],
+    ];
+    for (const [when, before, change] of cases) {
+      await beginAnew(world);
+      await world.sql.unsafe(before);
+      await world.sync();
+      await world.sql.unsafe(change);
+      expect(await renamedIn(world), when).toEqual([]);
+    }
   });
 });
 
@@ -437,14 +455,17 @@ describe('a gone and a new row with the same values, in failures', () => {
   const OFFER =
     "rooms 'A' was deleted, and 'B' is new with the same values. To keep the object and its bookings: slotsync rename rooms A B";
 
-  /** A has become B, and what plans it has ended. */
-  async function openRenamed(changes: Partial<Declaration>, isSynced = true): Promise<RoomWorld> {
-    const world = await open(rooms({ retire: 'deactivate', ...changes }), { synced: ['A', 'C'] });
+  const deactivating = rooms({ retire: 'deactivate' });
+  const openWorld = () => open(deactivating);
+  /** A becomes B, and what plans it ends. */
+  async function renameAnew(world: RoomWorld, changes: Partial<Declaration> = {}, isSynced = true) {
+    world.configure(deactivating);
+    await beginAnew(world);
     expect(await offersOf(world)).toEqual([]);
+    world.configure(rooms({ retire: 'deactivate', ...changes }));
     await renameRow(world, 'A', 'B');
     await addChanges(world.state.db, 'rooms', ['A', 'B']);
     await (isSynced ? world.sync() : world.drainInbox());
-    return world;
   }
 
   it.each(['deactivate', 'keep'] as const)(
@@ -462,52 +483,53 @@ describe('a gone and a new row with the same values, in failures', () => {
     },
   );
 
-  const LIMITS = { retire: { count: 0, percent: 0 }, create: { count: 0, percent: 0 } };
-  it.each<[Partial<Declaration>, boolean?]>([
-    [{}],
-    [{}, false],
-    [{ retire: 'keep' }],
-    [{ graceDays: 7 }],
-    [{ limits: LIMITS }],
-  ])('are offered for a rename until it is done: %j', async (...how) => {
-    const world = await openRenamed(...how);
-    expect(await offersOf(world)).toEqual([OFFER]);
-    await world.sync();
-    expect(await offersOf(world)).toEqual([OFFER]);
-    await rename(world, 'A', 'B');
-    expect(await offersOf(world)).toEqual([]);
-    await world.sync();
-    await world.expectNothingToSend();
-    expect(await offersOf(world)).toEqual([]);
+  it('are offered for a rename until it is done, whatever keeps the former object', async () => {
+    const world = await openWorld();
+    const limits = { retire: { count: 0, percent: 0 }, create: { count: 0, percent: 0 } };
+    const ways: [Partial<Declaration>, boolean?][] = [
+      [{}],
+      [{}, false],
+      [{ retire: 'keep' }],
+      [{ graceDays: 7 }],
+      [{ limits }],
+    ];
+    for (const way of ways) {
+      await renameAnew(world, ...way);
+      expect(await offersOf(world), JSON.stringify(way)).toEqual([OFFER]);
+      await world.sync();
+      expect(await offersOf(world)).toEqual([OFFER]);
+      await rename(world, 'A', 'B');
+      expect(await offersOf(world)).toEqual([]);
+      await world.sync();
+      await world.expectNothingToSend();
+      expect(await offersOf(world)).toEqual([]);
+    }
   });
 
-  it.each<[string, (world: RoomWorld) => Promise<unknown>]>([
-    ['the new row is gone, too', (world) => world.remove('B')],
-    [
-      'nobody has renamed for a month',
-      (world) =>
-        world.sql`UPDATE slotsync.records SET updated_at = now() - interval '31 days' WHERE local_key = 'A'`,
-    ],
-  ])('are not offered any more when %s', async (_, change) => {
-    const world = await openRenamed({});
-    await change(world);
-    await world.sync();
-    expect(await offersOf(world)).toEqual([]);
-  });
-
-  it('are not offered when the former row came back, nor when it went again', async () => {
-    const world = await openRenamed({});
+  it('are not offered any more when either row has changed, or nobody has renamed for a month', async () => {
+    const world = await openWorld();
+    const expectNone = async () => {
+      await world.sync();
+      expect(await offersOf(world)).toEqual([]);
+    };
+    await renameAnew(world);
+    await world.remove('B');
+    await expectNone();
+    await renameAnew(world);
+    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '31 days' WHERE local_key = 'A'`;
+    await expectNone();
+    // The former row came back, and it went again.
+    await renameAnew(world);
     await world.addRooms('A');
-    await world.sync();
-    expect(await offersOf(world)).toEqual([]);
+    await expectNone();
     await world.remove('A');
-    await world.sync();
+    await expectNone();
     expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
-    expect(await offersOf(world)).toEqual([]);
   });
 
   it('are forgotten with the new key', async () => {
-    const world = await openRenamed({});
+    const world = await openWorld();
+    await renameAnew(world);
     await forgetKey(world.state.db, { stream: 'rooms', localKey: 'B' });
     const [record] = await world.sql`SELECT renamed_to FROM slotsync.records WHERE local_key = 'A'`;
     expect(record).toEqual({ renamed_to: null });
