@@ -38,16 +38,6 @@ const lose: [what: string, how: (hop: Hop) => void][] = [
 ];
 
 describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
-  it('fails in its statement', () =>
-    overHop(async (client, hop) => {
-      const done = inTransaction(client, async (tx) => {
-        await tx.send((sql) => sql`SELECT 1`);
-        loseIt(hop);
-        await tx.send((sql) => sql`SELECT 2`);
-      });
-      await expect(done).rejects.toMatchObject(LOST);
-    }));
-
   it('fails in a savepoint', () =>
     overHop(async (client, hop) => {
       const done = inTransaction(client, (tx) =>
@@ -60,7 +50,7 @@ describe.each(lose)('a transaction whose connection is %s', (_, loseIt) => {
       await expect(done).rejects.toMatchObject(LOST);
     }));
 
-  it('fails in the statement after the failed one, if its work goes on', () =>
+  it('fails in its statement, and in the next one if its work goes on', () =>
     overHop(async (client, hop) => {
       const codes: unknown[] = [];
       const note = ({ code }: NodeJS.ErrnoException) => void codes.push(code);
