@@ -12,72 +12,66 @@ import { keepRooms, rooms, until } from '../support/steps.js';
 
 const open = keepRooms();
 
-describe('a process that slept', () => {
-  it('sends nothing to its service after the state was bound to another service', async () => {
-    const world = await open(rooms());
-    const { binding } = world.destination;
-    await bindDestination(world.state, binding);
-    await world.addRooms('A', 'B');
-    const { queue } = await world.plan();
-    // It counts as ended, and nothing was sent: the state may be bound anew.
-    const other = { ...binding, organizationId: 'other' };
-    await bindDestination(world.state, other);
-    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({
-      code: 'destination_changed',
-      message: expect.stringContaining('the state database now belongs to organization other'),
-    });
-    expect(world.writes()).toEqual([]);
-    expect(await world.recordsOf('rooms')).toEqual({});
+it('a process that slept sends nothing to its service after the state was bound to another service', async () => {
+  const world = await open(rooms());
+  const { binding } = world.destination;
+  await bindDestination(world.state, binding);
+  await world.addRooms('A', 'B');
+  const { queue } = await world.plan();
+  // It counts as ended, and nothing was sent: the state may be bound anew.
+  const other = { ...binding, organizationId: 'other' };
+  await bindDestination(world.state, other);
+  await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({
+    code: 'destination_changed',
+    message: expect.stringContaining('the state database now belongs to organization other'),
+  });
+  expect(world.writes()).toEqual([]);
+  expect(await world.recordsOf('rooms')).toEqual({});
+});
+
+it('claims on linked objects belong to the keys of the links, not to the keys whose template names the objects', async () => {
+  const world = await open(rooms());
+  await world.addRooms('A', 'B', 'C');
+  const { runId } = await world.plan();
+  await world.sql`
+    INSERT INTO slotsync.links (stream, local_key, external_id, assigns_id, linked_by)
+    VALUES ('rooms', 'B', 'room_A', false, 'match')`;
+  const { binding } = world.destination;
+  const claim = { token: 'test', stream: 'rooms', seconds: 60, lateSeconds: 60, runId, binding };
+  const keys = ['A', 'C'];
+  const externalIds = new Map(['A', 'B', 'C'].map((key) => [key, `room_${key}`]));
+  await claimRecords(world.state.db, { ...claim, keys, externalIds });
+  await claimRecords(world.state.db, { ...claim, keys: ['B'], externalIds });
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    A: { external_id: null },
+    B: { external_id: 'room_A' },
+    C: { external_id: 'room_C' },
   });
 });
 
-describe('claims on linked objects', () => {
-  it('belong to the keys of the links, not to the keys whose template names the objects', async () => {
-    const world = await open(rooms());
-    await world.addRooms('A', 'B', 'C');
-    const { runId } = await world.plan();
-    await world.sql`
-      INSERT INTO slotsync.links (stream, local_key, external_id, assigns_id, linked_by)
-      VALUES ('rooms', 'B', 'room_A', false, 'match')`;
-    const { binding } = world.destination;
-    const claim = { token: 'test', stream: 'rooms', seconds: 60, lateSeconds: 60, runId, binding };
-    const keys = ['A', 'C'];
-    const externalIds = new Map(['A', 'B', 'C'].map((key) => [key, `room_${key}`]));
-    await claimRecords(world.state.db, { ...claim, keys, externalIds });
-    await claimRecords(world.state.db, { ...claim, keys: ['B'], externalIds });
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { external_id: null },
-      B: { external_id: 'room_A' },
-      C: { external_id: 'room_C' },
-    });
-  });
-});
-
-describe('a batch beside many records', () => {
-  it('reads only the records that it needs, without statistics and with them', async () => {
-    const world = await open(rooms(), { synced: ['A', 'B', 'C'] });
-    await world.sql`
-      INSERT INTO slotsync.records (stream, local_key, external_id, status, source_hash, object_hash)
-      SELECT 'rooms', 'X' || i, 'room_X' || i, 'synced', 1, 'accepted' FROM generate_series(1, 20000) AS i`;
-    /** Records that were read without an index. */
-    const readings = async () => {
-      // A session tells the server at the end of a statement what it has read, once a second.
-      await pause(1100);
-      await Promise.all(Array.from({ length: 4 }, () => readClock(world.state.db)));
-      const [found] = await world.sql<{ rows: number }[]>`
-        SELECT seq_tup_read::int AS rows FROM pg_stat_user_tables WHERE relname = 'records'`;
-      return found?.rows ?? NaN;
-    };
-    for (const name of ['without statistics', 'with statistics']) {
-      if (name === 'with statistics') await world.sql`ANALYZE slotsync.records`;
-      const before = await readings();
-      await world.renameAll(name, ['A', 'B']);
-      await world.addRooms(name);
-      await world.push('rooms', 'A', 'B', name);
-      expect(world.nameOf('A')).toBe(name);
-      expect((await readings()) - before, name).toBeLessThan(10_000);
-    }
-  });
+it('a batch beside many records reads only the records that it needs, without statistics and with them', async () => {
+  const world = await open(rooms(), { synced: ['A', 'B', 'C'] });
+  await world.sql`
+    INSERT INTO slotsync.records (stream, local_key, external_id, status, source_hash, object_hash)
+    SELECT 'rooms', 'X' || i, 'room_X' || i, 'synced', 1, 'accepted' FROM generate_series(1, 20000) AS i`;
+  /** Records that were read without an index. */
+  const readings = async () => {
+    // A session tells the server at the end of a statement what it has read, once a second.
+    await pause(1100);
+    await Promise.all(Array.from({ length: 4 }, () => readClock(world.state.db)));
+    const [found] = await world.sql<{ rows: number }[]>`
+      SELECT seq_tup_read::int AS rows FROM pg_stat_user_tables WHERE relname = 'records'`;
+    return found?.rows ?? NaN;
+  };
+  for (const name of ['without statistics', 'with statistics']) {
+    if (name === 'with statistics') await world.sql`ANALYZE slotsync.records`;
+    const before = await readings();
+    await world.renameAll(name, ['A', 'B']);
+    await world.addRooms(name);
+    await world.push('rooms', 'A', 'B', name);
+    expect(world.nameOf('A')).toBe(name);
+    expect((await readings()) - before, name).toBeLessThan(10_000);
+  }
 });
 
 describe('two batches with one key', () => {

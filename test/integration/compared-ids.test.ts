@@ -1,6 +1,6 @@
 // Guarantees 2, 6
 // `service.externalIds`: ids that the service treats as equal are equal in rows, in the state, in finds and in answers.
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { keyOf, keySql, type ExternalIdRule } from '../../src/streams/external-id-rule.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
@@ -48,8 +48,9 @@ const WAYS: [NonNullable<SandboxOptions['externalIds']>, ExternalIdRule, string,
   ['cut', { maxLength: 12 }, 'long-name-1', 'long-name-2'],
 ];
 
-describe.each(WAYS)('external ids at a service with the rule %s', (externalIds, rule, one, other) => {
-  it('fail rows with equal ids, and each record names the other key; else another spelling keeps its object', async () => {
+it.each(WAYS)(
+  'external ids fail rows with equal ids at a service with the rule %s, else another spelling keeps its object',
+  async (externalIds, rule, one, other) => {
     const config = comparing(rule, rooms({ retire: 'deactivate' }));
     const world = await open(config, { sandbox: { externalIds }, synced: [one, other, 'B'] });
     const shared = keyOf(rule, `room_${one}`);
@@ -73,8 +74,8 @@ describe.each(WAYS)('external ids at a service with the rule %s', (externalIds, 
     await world.passHour();
     expect(await world.verify()).toMatchObject({ drifting: 0 });
     await world.expectNothingToSend();
-  });
-});
+  },
+);
 
 it('an external id is written as its row spells it, and kept as the service spells it', async () => {
   const world = await open(comparing(CASE), { sandbox: { externalIds: 'ignore-case' } });
@@ -114,14 +115,12 @@ it('a reference in a list is added once in any spelling, and removed with its ro
     world.sandbox.object('course_C')?.fields.find(({ fieldId }) => fieldId === 'course.room')?.values;
   const values = ['ROOM_a1', 'room_X', 'room_B2'];
   world.sandbox.changeObject('course_C', { fields: [{ fieldId: 'course.room', values }] });
-  // Finds lag behind younger acceptances.
-  const age = () => world.passHour();
   await world.sql`UPDATE courses SET name = 'Renamed'`;
-  await age();
+  await world.passHour();
   await world.sync();
   expect(list()).toEqual(values);
   await world.sql`UPDATE courses SET list = '{B2}'`;
-  await age();
+  await world.passHour();
   await world.sync();
   expect(list()).toEqual(['room_X', 'room_B2']);
 });

@@ -2,7 +2,7 @@
 // Two rows, or a row and an earlier write, want one object: its owner, and the count towards the limits.
 import { describe, expect, it } from 'vitest';
 import { linkRecords } from '../../src/state/records/links.js';
-import { keepPlaces, PLACES, until, type PlaceWorld } from '../support/steps.js';
+import { keepPlaces, PLACES, type PlaceWorld } from '../support/steps.js';
 
 const open = keepPlaces();
 
@@ -23,8 +23,7 @@ describe('a second row with the external id of a record', () => {
           "SELECT id, CASE WHEN name = 'bad' THEN (1 / (id - id))::text ELSE code END AS code, name FROM places",
       },
     });
-    await world.insert(1, 'A', 'first');
-    await world.sync();
+    await world.syncPlaces([1, 'A', 'first']);
     await world.rename(1, 'bad');
     await world.insert(2, 'A', 'second');
     const { runId, queue } = await world.planBatches('places', [['2']]);
@@ -42,24 +41,18 @@ describe('a second row with the external id of a record', () => {
     await world.insert(2, 'A', 'second');
     await world.send('places', '2');
     expect(world.nameOf('y_A')).toBe('first');
-    expect(await world.recordsOf('places')).toMatchObject({
-      2: { status: 'failed', error_code: 'external_id_shared' },
-    });
+    expect(await world.recordOf('2')).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
   });
 });
 
 describe('a contested object that is to be retired', () => {
   it('keeps its record when its row is back before anything is written', async () => {
     const world = await open({ unlessReserved: true });
-    await world.insert(1, 'A', 'first');
-    await world.insert(9, 'Z', 'other');
-    await world.sync();
-    const before = (await world.recordsOf('places'))['1'];
+    await world.syncPlaces([1, 'A', 'first'], [9, 'Z', 'other']);
+    const before = await world.recordOf('1');
     await world.sql`DELETE FROM places WHERE id = 1`;
     const { runId, queue } = await world.plan();
-    world.sandbox.closeGate({ path: '/reservations/find' });
-    const applying = world.apply(queue[0] ?? 0);
-    await until(() => world.sandbox.gate().held, { describe: 'the retirement to ask for bookings' });
+    const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { path: '/reservations/find' });
     await world.insert(1, 'A', 'first');
     world.sandbox.clearArrivals();
     world.sandbox.openGate();
@@ -77,9 +70,7 @@ describe('a contested object that is to be retired', () => {
 
   it('is retired when the row with its external id is linked to another object', async () => {
     const world = await open();
-    await world.insert(1, 'A', 'first');
-    await world.insert(9, 'Z', 'other');
-    await world.sync();
+    await world.syncPlaces([1, 'A', 'first'], [9, 'Z', 'other']);
     world.sandbox.addObject({ extId: 'by_hand', typeId: 'place', fields: [] });
     const link = { stream: 'places', localKey: '2', externalId: 'by_hand', destinationId: null };
     await linkRecords(world.state, [{ ...link, assignsId: false, linkedBy: 'match', fields: null }]);
@@ -97,9 +88,7 @@ describe('a contested object that is to be retired', () => {
 describe('a row that only changed its key', () => {
   it('leaves no record of the former key in doubt when its stream retires nothing', async () => {
     const world = await open({ retire: 'keep' });
-    await world.insert(1, 'A', 'first');
-    await world.insert(9, 'Z', 'other');
-    await world.sync();
+    await world.syncPlaces([1, 'A', 'first'], [9, 'Z', 'other']);
     await world.sql`UPDATE places SET id = 2 WHERE id = 1`;
     // A batch of a run that was planned before the row of the former key went.
     const { runId, queue } = await world.planBatches('places', [['2']]);
@@ -116,8 +105,7 @@ describe('a row that only changed its key', () => {
 
   it('is no create for the limits, even if its former create has lost its answer', async () => {
     const world = await open();
-    await world.insert(9, 'Z', 'other');
-    await world.sync();
+    await world.syncPlaces([9, 'Z', 'other']);
     await world.insert(1, 'A', 'first');
     await loseCreates(world);
     await world.sql`UPDATE places SET id = 2 WHERE id = 1`;

@@ -1,7 +1,7 @@
 // Guarantees 2, 6
 // Services that treat similar external ids as equal: no answer is accepted that contradicts the request, and the record says
 // what the service did.
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { DialectDefinition, Json } from '../../src/dialect/dialect.js';
 import { retireFormer } from '../../src/state/records/retry-records.js';
 import { keepRooms, rooms, until, type RoomWorld } from '../support/steps.js';
@@ -41,7 +41,7 @@ it('ids compared without case: no two records are synced on one object', async (
   expect(world.writes()).toHaveLength(1);
 });
 
-describe.each([
+it.each([
   ['ignore-case', 'A1', 'a1', PROPOSAL],
   [
     'cut',
@@ -50,29 +50,27 @@ describe.each([
     '; if both ids mean one object, set service.externalIds: { maxLength: 12 }',
   ],
 ] as const)(
-  'an object that the service finds by the ids of two rows (%s)',
-  (externalIds, one, other, setting) => {
-    it('belongs only to the row with its exact id', async () => {
-      const world = await open(rooms(), { sandbox: { externalIds } });
-      const fields = [{ fieldId: 'room.name', values: [`Room ${one}`] }];
-      world.sandbox.addObject({ extId: `room_${one}`, typeId: 'room', fields });
-      await world.addRooms(one, other, `${one}-more`);
-      const expected = {
-        [one]: 'synced',
-        [other]: `the answer names an object that was not requested: the service knows 'room_${other}' as 'room_${one}'${setting}`,
-      };
-      for (let runs = 0; runs < 3; runs++) {
-        await world.sync();
-        expect(await reasonsOf(world)).toMatchObject(expected);
-        await world.passLateWrites();
-        await world.drainInbox();
-      }
-      expect(world.nameOf(one)).toBe(`Room ${one}`);
-      const more = externalIds === 'cut' ? expect.stringContaining('knows') : 'synced';
-      expect(await reasonsOf(world)).toMatchObject({ [`${one}-more`]: more });
-      expect(await world.drainInbox()).toEqual([]);
-      await world.expectNothingToSend();
-    });
+  'an object that the service finds by the ids of two rows belongs only to the row with its exact id (%s)',
+  async (externalIds, one, other, setting) => {
+    const world = await open(rooms(), { sandbox: { externalIds } });
+    const fields = [{ fieldId: 'room.name', values: [`Room ${one}`] }];
+    world.sandbox.addObject({ extId: `room_${one}`, typeId: 'room', fields });
+    await world.addRooms(one, other, `${one}-more`);
+    const expected = {
+      [one]: 'synced',
+      [other]: `the answer names an object that was not requested: the service knows 'room_${other}' as 'room_${one}'${setting}`,
+    };
+    for (let runs = 0; runs < 3; runs++) {
+      await world.sync();
+      expect(await reasonsOf(world)).toMatchObject(expected);
+      await world.passLateWrites();
+      await world.drainInbox();
+    }
+    expect(world.nameOf(one)).toBe(`Room ${one}`);
+    const more = externalIds === 'cut' ? expect.stringContaining('knows') : 'synced';
+    expect(await reasonsOf(world)).toMatchObject({ [`${one}-more`]: more });
+    expect(await world.drainInbox()).toEqual([]);
+    await world.expectNothingToSend();
   },
 );
 

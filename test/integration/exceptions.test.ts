@@ -100,11 +100,9 @@ describe('an excepted record', () => {
   });
 
   it('is neither compared by verify nor repaired', async () => {
-    const sandbox = world.sandbox;
     await end(world, 'A');
     await world.drainInbox();
-    for (const key of ['room_A', 'room_B'])
-      sandbox.changeObject(key, { fields: [{ fieldId: 'room.name', values: ['by hand'] }] });
+    for (const extId of ['room_A', 'room_B']) world.edit(extId, { 'room.name': 'by hand' });
     const before = await world.verify();
     expect(before.streams).toMatchObject([{ changed: 2 }]);
     await except(world, ['A']);
@@ -172,7 +170,7 @@ it('a batch that waits for its slot sees a new exception before it sends', async
   await expect(ended).rejects.toMatchObject({ code: 'run_stopped' });
   const { run } = await world.finish(runId, queue);
   expect(run.status).toBe('succeeded');
-  expect(codes(3).map((code) => world.nameOf(code))).toEqual(['new', 'new', 'Room r002']);
+  expect(world.namesOf(codes(3))).toEqual(['new', 'new', 'Room r002']);
 });
 
 it('the claim of a killed process on an excepted record does not stop the rest of its batch', async () => {
@@ -188,7 +186,7 @@ it('the claim of a killed process on an excepted record does not stop the rest o
   await ended;
   const { run } = await world.finish(runId, []);
   expect(run.status).toBe('succeeded');
-  expect(codes(3).map((code) => world.nameOf(code))).toEqual(['new', 'new', 'Room r002']);
+  expect(world.namesOf(codes(3))).toEqual(['new', 'new', 'Room r002']);
 });
 
 it('a held record that becomes an exception leaves its gate, and no approval sends it', async () => {
@@ -199,7 +197,7 @@ it('a held record that becomes an exception leaves its gate, and no approval sen
   await except(world, ['r001']);
   expect(await world.sql`SELECT count FROM slotsync.gates`).toEqual([{ count: 2 }]);
   await world.approve(run.id, {});
-  expect(codes(3).map((code) => world.nameOf(code))).toEqual(['new', 'Room r001', 'new']);
+  expect(world.namesOf(codes(3))).toEqual(['new', 'Room r001', 'new']);
   await world.expectNothingToSend();
 });
 

@@ -7,12 +7,8 @@ import { linkRecords, unlinkRecords } from '../../src/state/records/links.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
-import { codes, keepRooms, reasonHeld, type RoomWorld } from '../support/steps.js';
+import { codes, COURSES, keepRooms, reasonHeld, ROOMS, rooms, type RoomWorld } from '../support/steps.js';
 
-const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
-  streams: { rooms: { ...ROOMS, ...changes } },
-});
 const BOTH: SlotsyncConfig = { streams: { rooms: ROOMS, courses: COURSES } };
 const openWorld = keepRooms();
 
@@ -70,9 +66,7 @@ it('overwriting beyond the limit is held with samples, every night until it is a
 
 it('overwriting of single keys from the inbox counts together within a day', async () => {
   const world = await open(rooms({ limits: { overwrite: { count: 2, percent: 10 } } }), 40, 40);
-  for (const code of codes(3, 10)) {
-    await world.send('rooms', code);
-  }
+  for (const code of codes(3, 10)) await world.send('rooms', code);
   expect(await readGates(world.state.db)).toMatchObject([{ operation: 'overwrite', count: 1 }]);
   const held = await world.planChanges('rooms', ...codes(3));
   expect(held.queue).toEqual([]);

@@ -76,11 +76,8 @@ describe('a failing object', () => {
   it('fails alone when it hangs, and heals', async () => {
     const world = await open(
       { ...rooms({ owns: 'object' }), service: { requestTimeoutMs: 300 } },
-      { ...ATTEMPTS, sandbox: { maxObjects: 1000 } },
+      { ...ATTEMPTS, sandbox: { maxObjects: 1000 }, synced: codes(200) },
     );
-    const all = codes(200);
-    await world.addRooms(...all);
-    await world.sync();
     await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
     hang(world, 'r100');
     await world.sync();

@@ -8,22 +8,11 @@ import { keepRooms, ROOMS, rooms, type RoomWorld } from '../support/steps.js';
 
 const open = keepRooms();
 
-const addRows = (world: RoomWorld, count: number) =>
-  world.sql`INSERT INTO rooms (code, name) SELECT c, 'Room ' || c FROM unnest(${codes(count)}::text[]) AS c`;
+const addRows = (world: RoomWorld, count: number) => world.addRooms(...codes(count));
 const codeOf = (at: number) => `r${String(at).padStart(5, '0')}`;
 const codes = (count: number) => Array.from({ length: count }, (_, at) => codeOf(at));
-const addObject = (
-  world: RoomWorld,
-  extId: string | null,
-  name: string,
-  more: { typeId?: string; active?: boolean } = {},
-) =>
-  world.sandbox.addObject({
-    extId,
-    typeId: 'room',
-    ...more,
-    fields: [{ fieldId: 'room.name', values: [name] }],
-  });
+const addObject = ({ sandbox }: RoomWorld, extId: string | null, name: string, more = {}) =>
+  sandbox.addObject({ extId, typeId: 'room', ...more, fields: [{ fieldId: 'room.name', values: [name] }] });
 /** Adds objects of the type that no row means. */
 function addOthers(world: RoomWorld, count: number): void {
   for (let at = 0; at < count; at++) addObject(world, `other_${at}`, `Other ${at}`);
@@ -69,13 +58,9 @@ describe('the finds of a plan', () => {
       { status: 200, body: { results: [], page: 1 } },
       { status: 200, body: { results: [], page: 1, totalPages: 1, totalResults: 1 } },
     ]) {
-      const { counts, unread } = await previewStream(
-        {
-          ...world.deps(),
-          destination: countingWith(world, () => world.sandbox.failNext({ ...counting, ...fault })),
-        },
-        world.stream('rooms'),
-      );
+      const destination = countingWith(world, () => world.sandbox.failNext({ ...counting, ...fault }));
+      const deps = { ...world.deps(), destination };
+      const { counts, unread } = await previewStream(deps, world.stream('rooms'));
       expect([counts.create, unread]).toEqual([2500, undefined]);
     }
   });

@@ -6,10 +6,19 @@ import { approveGates } from '../../src/state/gates/answers.js';
 import { readGates } from '../../src/state/gates/gates.js';
 import { listFrozen, registerFreezes, unfreezeStreams } from '../../src/state/freezes.js';
 import { approve } from '../../src/sync/operator/approve.js';
-import type { Declaration } from '../support/campus.js';
-import { OPERATOR } from '../support/operator.js';
-import { statusOf } from '../support/status.js';
-import { codes, keepSyncedRooms, LIMITED, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
+import {
+  codes,
+  COURSES,
+  keepSyncedRooms,
+  LIMITED,
+  OPERATOR,
+  ROOMS,
+  rooms,
+  roomsAndCourses,
+  statusOf,
+  type Declaration,
+  type RoomWorld,
+} from '../support/steps.js';
 
 const open = keepSyncedRooms();
 const three = codes(3);
@@ -172,22 +181,13 @@ describe('a freeze of the configuration', () => {
 });
 
 describe('a stream that left the configuration', () => {
-  const BOTH = roomsAndCourses();
-  const limited = () => {
-    const { courses, rooms: declared } = BOTH.streams;
-    if (!courses || !declared) throw new Error('streams of the support');
-    return { streams: { courses, rooms: { ...declared, ...LIMITED } } };
-  };
-  const withoutRooms = () => {
-    const { courses } = BOTH.streams;
-    if (!courses) throw new Error('streams of the support');
-    return { streams: { courses: { ...courses, references: {} } } };
-  };
+  const limited = { streams: { courses: COURSES, rooms: { ...ROOMS, ...LIMITED } } };
+  const withoutRooms = { streams: { courses: { ...COURSES, references: {} } } };
 
   it('gets no approval while keys are held, and holds the keys when it comes back', async () => {
-    const world = await openHeld({}, limited());
+    const world = await openHeld({}, limited);
     await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
-    world.configure(withoutRooms());
+    world.configure(withoutRooms);
     await expect(approveOf(world)).rejects.toMatchObject({
       message: 'rooms is not in the configuration, so nothing of it is sent',
       remedy: expect.stringContaining('slotsync rename-stream rooms <new>') as string,
@@ -196,23 +196,23 @@ describe('a stream that left the configuration', () => {
     expect(await world.gates()).toEqual(['rooms update limit 3']);
     await world.reject(2);
     expect(await world.gates()).toEqual(['rooms update limit 3 rejected']);
-    world.configure(limited());
+    world.configure(limited);
     await world.sync();
     expect(await world.held()).toEqual(three);
     expect(world.namesOf(three)).toEqual(FORMER);
   });
 
   it('can be unfrozen; no run is started for it while it is due, and status does not show it', async () => {
-    const world = await openSynced({}, limited());
+    const world = await openSynced({}, limited);
     await world.freeze();
     await world.renameAll('new', three);
     await world.sync();
-    world.configure(withoutRooms());
+    world.configure(withoutRooms);
     expect(await unfreezeStreams(world.state.db, ['rooms'])).toEqual(['rooms']);
     expect(await world.workDue()).toEqual([]);
     expect(await world.due()).toEqual({ rooms: 'frozen' });
     expect(await statusOf(world.state, ['courses'])).not.toContain('rooms is due');
-    world.configure(BOTH);
+    world.configure(roomsAndCourses());
     expect(await world.workDue()).toHaveLength(1);
     expect(world.namesOf(three)).toEqual(NEW);
   });

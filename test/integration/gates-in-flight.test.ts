@@ -147,50 +147,46 @@ describe('a forbidden write of one type', () => {
   });
 });
 
-describe('a forbidden question for bookings', () => {
-  it('holds only the deactivations, until the right is given', async () => {
-    const world = await open({
-      streams: { courses: COURSES, rooms: { ...ROOMS, retire: 'deactivate', unlessReserved: true } },
-    });
-    await world.addRooms('A', 'B', 'C');
-    await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
-    await world.sync();
-    await world.remove('A');
-    await world.rename('B', 'new');
-    await world.sql`UPDATE courses SET name = 'new'`;
-    world.sandbox.failNext({
-      path: '/reservations/find',
-      fault: 'status',
-      status: 403,
-      body: { status: 403, message: 'this key may not read reservations' },
-      times: 'always',
-    });
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 }, courses: { synced: 1 } } });
-    expect(await gatesOf(world)).toEqual([
-      'rooms retire forbidden 1: POST /v1/reservations/find answered 403: this key may not read reservations',
-    ]);
-    expect(world.isActive('room_A')).toBe(true);
-    expect(world.nameOf('B')).toBe('new');
-    world.sandbox.clearFailures();
-    expect((await world.sync()).run.status).toBe('succeeded');
-    expect(world.isActive('room_A')).toBe(false);
-    expect(await gatesOf(world)).toEqual([]);
+it('a forbidden question for bookings holds only the deactivations, until the right is given', async () => {
+  const world = await open({
+    streams: { courses: COURSES, rooms: { ...ROOMS, retire: 'deactivate', unlessReserved: true } },
   });
+  await world.addRooms('A', 'B', 'C');
+  await world.sql`INSERT INTO courses VALUES ('C', 'Course', NULL)`;
+  await world.sync();
+  await world.remove('A');
+  await world.rename('B', 'new');
+  await world.sql`UPDATE courses SET name = 'new'`;
+  world.sandbox.failNext({
+    path: '/reservations/find',
+    fault: 'status',
+    status: 403,
+    body: { status: 403, message: 'this key may not read reservations' },
+    times: 'always',
+  });
+  const { run } = await world.sync();
+  expect(run).toMatchObject({ status: 'held', counts: { rooms: { synced: 1 }, courses: { synced: 1 } } });
+  expect(await gatesOf(world)).toEqual([
+    'rooms retire forbidden 1: POST /v1/reservations/find answered 403: this key may not read reservations',
+  ]);
+  expect(world.isActive('room_A')).toBe(true);
+  expect(world.nameOf('B')).toBe('new');
+  world.sandbox.clearFailures();
+  expect((await world.sync()).run.status).toBe('succeeded');
+  expect(world.isActive('room_A')).toBe(false);
+  expect(await gatesOf(world)).toEqual([]);
 });
 
-describe('a token without any permission', () => {
-  it('closes no gate of a stream, because the key is not accepted', async () => {
-    const world = await open(rooms());
-    await world.addRooms('A');
-    const { runId, queue } = await world.plan();
-    for (const path of ['/objects', '/types/find', '/fields/find', '/objects/find'])
-      world.sandbox.failNext({ path, fault: 'status', status: 403, times: 'always' });
-    const { run, errors } = await world.finish(runId, queue);
-    expect(errors.map(codeOf)).toEqual(['unauthorized']);
-    expect(run).toMatchObject({ status: 'failed', errorCode: 'unauthorized' });
-    expect(await gatesOf(world)).toEqual([]);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'failed' });
-    expect((await listStreams(world.state.db))[0]?.problem).toMatchObject({ code: 'unauthorized' });
-  });
+it('a token without any permission closes no gate of a stream, because the key is not accepted', async () => {
+  const world = await open(rooms());
+  await world.addRooms('A');
+  const { runId, queue } = await world.plan();
+  for (const path of ['/objects', '/types/find', '/fields/find', '/objects/find'])
+    world.sandbox.failNext({ path, fault: 'status', status: 403, times: 'always' });
+  const { run, errors } = await world.finish(runId, queue);
+  expect(errors.map(codeOf)).toEqual(['unauthorized']);
+  expect(run).toMatchObject({ status: 'failed', errorCode: 'unauthorized' });
+  expect(await gatesOf(world)).toEqual([]);
+  expect(await world.statusesOf('rooms')).toEqual({ A: 'failed' });
+  expect((await listStreams(world.state.db))[0]?.problem).toMatchObject({ code: 'unauthorized' });
 });

@@ -359,25 +359,23 @@ describe('a record that waits for another record', () => {
   });
 });
 
-describe('the listener of the inbox', () => {
-  // Nothing polls here, so that only the notification can have been heard.
-  it('hears of a change after its connection was lost', async () => {
-    let heard = 0;
-    const listener = listenForChanges(world.url, () => heard++);
-    try {
-      await until(() => heard === 1, { describe: 'the first connection to listen' });
-      const ended = await world.sql`
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE application_name = 'slotsync inbox' AND datname = current_database()`;
-      expect(ended).toHaveLength(1);
-      // It looks once when it listens again: what was notified meanwhile is lost.
-      await until(() => heard === 2, { describe: 'a new connection to listen' });
-      await add('A');
-      await until(() => heard === 3, { describe: 'the change to be heard' });
-    } finally {
-      await listener.close();
-    }
-  });
+// Nothing polls here, so that only the notification can have been heard.
+it('the listener of the inbox hears of a change after its connection was lost', async () => {
+  let heard = 0;
+  const listener = listenForChanges(world.url, () => heard++);
+  try {
+    await until(() => heard === 1, { describe: 'the first connection to listen' });
+    const ended = await world.sql`
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE application_name = 'slotsync inbox' AND datname = current_database()`;
+    expect(ended).toHaveLength(1);
+    // It looks once when it listens again: what was notified meanwhile is lost.
+    await until(() => heard === 2, { describe: 'a new connection to listen' });
+    await add('A');
+    await until(() => heard === 3, { describe: 'the change to be heard' });
+  } finally {
+    await listener.close();
+  }
 });
 
 /** Adds changes of which the planner expects no row: ANALYZE sees the pages of uncommitted rows, but not the rows. */

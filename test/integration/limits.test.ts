@@ -48,30 +48,28 @@ async function openHeld(gone = 3): Promise<RoomWorld> {
   return world;
 }
 
-describe('an operation beyond its limit', () => {
-  it('is held while creates go on; deactivations wait until the whole stream was sent', async () => {
-    const world = await open(rooms({ limits: { update: FEW } }), 20);
-    await rename(world, 'r000', 'r001', 'r002');
-    await world.addRooms('new');
-    await world.remove('r019');
-    expect((await world.preview()).holds).toMatchObject({ update: { count: 3 } });
-    const { run } = await world.sync();
-    expect(run).toMatchObject({
-      status: 'held',
-      holds: { rooms: { update: { count: 3, reason: 'limit' } } },
-      plan: { rooms: { create: 1, update: 3, retire: 1 } },
-      counts: { rooms: { synced: 1, deferred: 1 } },
-    });
-    expect(reasonHeld(run, 'rooms', 'update')).toContain(
-      'slotsync approve 2 --stream rooms --operation update',
-    );
-    expect(world.nameOf('r000')).toBe('Room r000');
-    expect(world.nameOf('new')).toBe('Room new');
-    expect(inactive(world)).toEqual([]);
-    expect(world.writes().map(({ objects }) => objects)).toEqual([1]);
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      r019: { status: 'deferred', error_code: 'retirement_postponed' },
-    });
+it('an operation beyond its limit is held while creates go on; deactivations wait until the whole stream was sent', async () => {
+  const world = await open(rooms({ limits: { update: FEW } }), 20);
+  await rename(world, 'r000', 'r001', 'r002');
+  await world.addRooms('new');
+  await world.remove('r019');
+  expect((await world.preview()).holds).toMatchObject({ update: { count: 3 } });
+  const { run } = await world.sync();
+  expect(run).toMatchObject({
+    status: 'held',
+    holds: { rooms: { update: { count: 3, reason: 'limit' } } },
+    plan: { rooms: { create: 1, update: 3, retire: 1 } },
+    counts: { rooms: { synced: 1, deferred: 1 } },
+  });
+  expect(reasonHeld(run, 'rooms', 'update')).toContain(
+    'slotsync approve 2 --stream rooms --operation update',
+  );
+  expect(world.nameOf('r000')).toBe('Room r000');
+  expect(world.nameOf('new')).toBe('Room new');
+  expect(inactive(world)).toEqual([]);
+  expect(world.writes().map(({ objects }) => objects)).toEqual([1]);
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    r019: { status: 'deferred', error_code: 'retirement_postponed' },
   });
 });
 
@@ -238,37 +236,35 @@ describe('a gate', () => {
   });
 });
 
-describe('a run and gate named by an operator', () => {
-  it('must exist, or one line names those that exist', async () => {
-    const world = await openHeld();
-    const wrong: [run: string, options: GateChoice, message: string][] = [
-      ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
-      ['99', {}, 'there is no run 99; slotsync status shows what is held'],
-      ['two', {}, "a run is a whole number from 1 on, not 'two'"],
-      ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
-      ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
-      ['2', { gate: 'refused' }, 'run 2 does not hold refused; it holds: retire of rooms'],
-      [
-        '2',
-        { operation: 'delete' },
-        "--operation takes create, update, retire, overwrite, repair, not 'delete'",
-      ],
-      [
-        '2',
-        { gate: 'closed' },
-        "--gate takes limit, empty_source, stale, restored, owned_by_former_stream, refused, frozen, forbidden, not 'closed'",
-      ],
-    ];
-    for (const [run, options, message] of wrong) {
-      const choose = async () => chooseGates(world.state.db, runNumber(run), options);
-      await expect(choose()).rejects.toMatchObject({ code: 'usage', message });
-    }
-    expect(await chooseGates(world.state.db, 2, { stream: 'rooms', gate: 'limit' })).toHaveLength(1);
-    await world.sync();
-    const message =
-      'the records that run 2 held of rooms have been sent or planned again since; slotsync status shows what is held';
-    await expect(chooseGates(world.state.db, 2, {})).rejects.toMatchObject({ code: 'usage', message });
-  });
+it('a run and gate named by an operator must exist, or one line names those that exist', async () => {
+  const world = await openHeld();
+  const wrong: [run: string, options: GateChoice, message: string][] = [
+    ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
+    ['99', {}, 'there is no run 99; slotsync status shows what is held'],
+    ['two', {}, "a run is a whole number from 1 on, not 'two'"],
+    ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
+    ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
+    ['2', { gate: 'refused' }, 'run 2 does not hold refused; it holds: retire of rooms'],
+    [
+      '2',
+      { operation: 'delete' },
+      "--operation takes create, update, retire, overwrite, repair, not 'delete'",
+    ],
+    [
+      '2',
+      { gate: 'closed' },
+      "--gate takes limit, empty_source, stale, restored, owned_by_former_stream, refused, frozen, forbidden, not 'closed'",
+    ],
+  ];
+  for (const [run, options, message] of wrong) {
+    const choose = async () => chooseGates(world.state.db, runNumber(run), options);
+    await expect(choose()).rejects.toMatchObject({ code: 'usage', message });
+  }
+  expect(await chooseGates(world.state.db, 2, { stream: 'rooms', gate: 'limit' })).toHaveLength(1);
+  await world.sync();
+  const message =
+    'the records that run 2 held of rooms have been sent or planned again since; slotsync status shows what is held';
+  await expect(chooseGates(world.state.db, 2, {})).rejects.toMatchObject({ code: 'usage', message });
 });
 
 describe('a plan from a source that cannot be trusted', () => {
@@ -538,26 +534,24 @@ describe('the limit of a day', () => {
   });
 });
 
-describe('a single key of a closed gate', () => {
-  it('is kept back although it is within the limit, until the gate is approved', async () => {
-    const world = await open(rooms({ limits: { update: { count: 2, percent: 10 } } }), 20);
-    await rename(world, ...codes(3));
-    expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
-    for (const keys of [['r000'], ['r010']]) {
-      await rename(world, ...keys);
-      const { run } = await world.send('rooms', ...keys);
-      expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
-      expect(reasonHeld(run, 'rooms', 'update')).toContain(
-        '1 of 20 records would be updated, beside 3 that were held before',
-      );
-    }
-    expect(world.writes()).toEqual([]);
-    const [gate] = await gatesOf(world);
-    expect(gate).toMatchObject({ operation: 'update', count: 4 });
-    expect((await world.approve(gate?.runId ?? 0)).run.status).toBe('succeeded');
-    expect(await gatesOf(world)).toEqual([]);
-    expect(world.nameOf('r010')).toBe('Room r010!');
-    await rename(world, 'r000');
-    expect((await world.send('rooms', 'r000')).run.status).toBe('succeeded');
-  });
+it('a single key of a closed gate is kept back although it is within the limit, until the gate is approved', async () => {
+  const world = await open(rooms({ limits: { update: { count: 2, percent: 10 } } }), 20);
+  await rename(world, ...codes(3));
+  expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
+  for (const keys of [['r000'], ['r010']]) {
+    await rename(world, ...keys);
+    const { run } = await world.send('rooms', ...keys);
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
+    expect(reasonHeld(run, 'rooms', 'update')).toContain(
+      '1 of 20 records would be updated, beside 3 that were held before',
+    );
+  }
+  expect(world.writes()).toEqual([]);
+  const [gate] = await gatesOf(world);
+  expect(gate).toMatchObject({ operation: 'update', count: 4 });
+  expect((await world.approve(gate?.runId ?? 0)).run.status).toBe('succeeded');
+  expect(await gatesOf(world)).toEqual([]);
+  expect(world.nameOf('r010')).toBe('Room r010!');
+  await rename(world, 'r000');
+  expect((await world.send('rooms', 'r000')).run.status).toBe('succeeded');
 });

@@ -57,8 +57,7 @@ describe('a lost create that lands after its row has gone', () => {
     'is retired then, although no object was there before (external id from %s)',
     async (_, externalId, extId) => {
       const world = await open({ externalId });
-      await world.insert(9, 'Z', 'other');
-      await world.sync();
+      await world.syncPlaces([9, 'Z', 'other']);
       await world.insert(1, 'A', 'first');
       const { runId, queue } = await world.plan();
       await world.loseAnswer({ queue });
@@ -79,8 +78,7 @@ describe('a lost create that lands after its row has gone', () => {
 describe('a lost write whose repetition is refused', () => {
   it('is followed up when it can no longer land, not when its refusal is checked again', async () => {
     const world = await open({ externalId: 'y_{id}' });
-    await world.insert(1, 'A', 'first');
-    await world.sync();
+    await world.syncPlaces([1, 'A', 'first']);
     await world.rename(1, 'second');
     const deps = world.deps();
     // Ten minutes and a half: longer than a refusal waits for its second look.

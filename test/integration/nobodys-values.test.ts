@@ -43,55 +43,49 @@ describe('a write that was carried out and not accepted', () => {
   });
 });
 
-describe('a state that was restored', () => {
-  it('counts a value sent since the backup as drift, and not as a person’s', async () => {
-    const database = await createSharedDatabase();
-    onTestFinished(() => database.drop());
-    const world = await openWorld(ruled(), { database, synced: ['A'] });
-    const putBack = await backUpDatabase(world.url);
-    await world.rename('A', 'sent since');
-    await world.sync();
-    await putBack();
-    await world.sync();
-    await world.passHour();
-    expect(await world.verify()).toMatchObject({ drifting: 1, kept: 0 });
-  });
+it('a state that was restored counts a value sent since the backup as drift, and not as a person’s', async () => {
+  const database = await createSharedDatabase();
+  onTestFinished(() => database.drop());
+  const world = await openWorld(ruled(), { database, synced: ['A'] });
+  const putBack = await backUpDatabase(world.url);
+  await world.rename('A', 'sent since');
+  await world.sync();
+  await putBack();
+  await world.sync();
+  await world.passHour();
+  expect(await world.verify()).toMatchObject({ drifting: 1, kept: 0 });
 });
 
-describe('a write that lands late', () => {
-  it('leaves no value that counts as a person’s after its record was settled without a row', async () => {
-    const world = await open();
-    await world.sql`UPDATE slotsync.records SET check_after = now() - interval '1 second'`;
-    world.edit('room_A', { 'room.name': 'landed late' });
-    await world.sql`DELETE FROM rooms`;
-    await world.sync();
-    await world.passHour();
-    await world.addRooms('A');
-    await world.sync();
-    expect(world.nameOf('A')).toBe('Room A');
-  });
+it('a write that lands late leaves no value that counts as a person’s after its record was settled without a row', async () => {
+  const world = await open();
+  await world.sql`UPDATE slotsync.records SET check_after = now() - interval '1 second'`;
+  world.edit('room_A', { 'room.name': 'landed late' });
+  await world.sql`DELETE FROM rooms`;
+  await world.sync();
+  await world.passHour();
+  await world.addRooms('A');
+  await world.sync();
+  expect(world.nameOf('A')).toBe('Room A');
 });
 
-describe('a service that was restored', () => {
-  it('gets the values of the mirror back by one repair of a stream without the rule', async () => {
-    const world = await open();
-    world.edit('room_A', { 'room.name': 'from a backup' });
-    await world.passHour();
-    expect(await world.verify()).toMatchObject({ drifting: 0, kept: 1 });
-    world.configure(rooms());
-    await world.sync();
-    await world.passHour();
-    expect(await world.verify()).toMatchObject({ drifting: 1 });
-    await world.repair();
-    world.configure(ruled());
-    await world.sync();
-    expect(world.nameOf('A')).toBe('Room A');
-    world.edit('room_A', { 'room.name': 'by hand' });
-    await seat(world, 40);
-    await world.passHour();
-    await world.sync();
-    expect(world.nameOf('A')).toBe('by hand');
-  });
+it('a service that was restored gets the values of the mirror back by one repair of a stream without the rule', async () => {
+  const world = await open();
+  world.edit('room_A', { 'room.name': 'from a backup' });
+  await world.passHour();
+  expect(await world.verify()).toMatchObject({ drifting: 0, kept: 1 });
+  world.configure(rooms());
+  await world.sync();
+  await world.passHour();
+  expect(await world.verify()).toMatchObject({ drifting: 1 });
+  await world.repair();
+  world.configure(ruled());
+  await world.sync();
+  expect(world.nameOf('A')).toBe('Room A');
+  world.edit('room_A', { 'room.name': 'by hand' });
+  await seat(world, 40);
+  await world.passHour();
+  await world.sync();
+  expect(world.nameOf('A')).toBe('by hand');
 });
 
 describe('a field with `add`', () => {
@@ -113,9 +107,13 @@ describe('a field with `add`', () => {
   });
 });
 
-/** Replaces the finds of the service, which may lag a minute. */
-function lagging(world: RoomWorld, findObjects: ApplyDeps['destination']['findObjects']): ApplyDeps {
+type Find = ApplyDeps['destination']['findObjects'];
+/** A service whose finds may lag a minute: so many of them answer as they would have before. */
+function lagging(world: RoomWorld, before: Awaited<ReturnType<Find>>, finds = 1): ApplyDeps {
   const deps = world.deps();
+  let asked = 0;
+  const findObjects: Find = async (...given) =>
+    asked++ < finds ? before : world.destination.findObjects(...given);
   return { ...deps, destination: { ...deps.destination, findLagSeconds: 60, findObjects } };
 }
 
@@ -128,11 +126,7 @@ describe('a find that lags behind a recent acceptance', () => {
     await seat(world, 40);
     const { runId, queue } = await world.plan();
     await world.sql`UPDATE slotsync.records SET synced_at = now() - interval '59 seconds'`;
-    // The first find answers as it would have before the last write.
-    let asked = 0;
-    const find: ApplyDeps['destination']['findObjects'] = async (...given) =>
-      asked++ === 0 ? before : world.destination.findObjects(...given);
-    await world.apply(queue[0] ?? 0, undefined, lagging(world, find));
+    await world.apply(queue[0] ?? 0, undefined, lagging(world, before));
     await world.finish(runId, []);
     expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula', 'room.seats': '40' });
   });
@@ -144,11 +138,7 @@ describe('a find that lags behind a recent acceptance', () => {
     await world.sync();
     await world.rename('A', 'Room A');
     const { runId, queue } = await world.plan();
-    await world.apply(
-      queue[0] ?? 0,
-      undefined,
-      lagging(world, async () => before),
-    );
+    await world.apply(queue[0] ?? 0, undefined, lagging(world, before, Infinity));
     await world.finish(runId, []);
     expect(world.nameOf('A')).toBe('Room A');
   });
@@ -161,31 +151,26 @@ describe('a find that lags behind a recent acceptance', () => {
     const { runId, queue } = await world.plan();
     // Ten of the sixty seconds are left to wait.
     await world.sql`UPDATE slotsync.records SET synced_at = now() - interval '50 seconds'`;
-    let asked = 0;
-    const find: ApplyDeps['destination']['findObjects'] = async (...given) =>
-      asked++ === 0 ? new Map() : world.destination.findObjects(...given);
-    await world.apply(queue[0] ?? 0, undefined, lagging(world, find));
+    await world.apply(queue[0] ?? 0, undefined, lagging(world, new Map()));
     await world.finish(runId, []);
     expect(world.sandbox.object('room_A')).toMatchObject({ active: false });
     expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced' });
   });
 });
 
-describe('an object that lost its external id', () => {
-  it('gets the id back although it keeps a value that a person entered', async () => {
-    const world = await open(
-      { ...ruled(), service: { assignExternalIds: true } },
-      { sandbox: { assignsExternalIds: true } },
-    );
-    world.edit('room_A', { 'room.name': 'by hand' });
-    const object = world.sandbox.object('room_A');
-    await world.passHour();
-    world.sandbox.changeObject('room_A', { extId: null });
-    await seat(world, 40);
-    await world.sync();
-    expect(world.sandbox.object('room_A')).toMatchObject({ id: object?.id });
-    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'by hand', 'room.seats': '40' });
-  });
+it('an object that lost its external id gets the id back although it keeps a value that a person entered', async () => {
+  const world = await open(
+    { ...ruled(), service: { assignExternalIds: true } },
+    { sandbox: { assignsExternalIds: true } },
+  );
+  world.edit('room_A', { 'room.name': 'by hand' });
+  const object = world.sandbox.object('room_A');
+  await world.passHour();
+  world.sandbox.changeObject('room_A', { extId: null });
+  await seat(world, 40);
+  await world.sync();
+  expect(world.sandbox.object('room_A')).toMatchObject({ id: object?.id });
+  expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'by hand', 'room.seats': '40' });
 });
 
 it('a create of a whole object does not replace an object of another type, and its record names the reason', async () => {

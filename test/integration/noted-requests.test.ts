@@ -1,6 +1,5 @@
 // Facts that processes note in the state: requests by the second, the last answer of the service, and their presence.
 import { randomUUID } from 'node:crypto';
-import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { bindDestination, readBinding } from '../../src/state/destination-binding.js';
 import {
@@ -12,15 +11,12 @@ import {
 import { listRequestSteps, noteRequests, readRequestTotals } from '../../src/state/requests.js';
 import { queryOne } from '../../src/state/database.js';
 import { startPresence } from '../../src/queue/presence.js';
-import { until } from '../support/wait.js';
-import { ROOMS } from '../support/campus.js';
-import type { World } from '../support/world.js';
-import { keepWorlds } from '../support/worlds.js';
+import { keepRooms, rooms, statusOf, until, type RoomWorld } from '../support/steps.js';
 
-const openWorld = keepWorlds();
-let world: World;
+const open = keepRooms();
+let world: RoomWorld;
 beforeEach(async () => {
-  world = await openWorld({ streams: { rooms: ROOMS } });
+  world = await open(rooms());
 });
 
 const SECOND = 1000;
@@ -126,15 +122,13 @@ describe('noted processes', () => {
     await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '31 seconds' WHERE id = 'killed'`;
     const claim = (key: string, by: string, seconds: number) => world.sql`
       INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
-      VALUES ('rooms', ${key}, 'pending', ${`${by} batch 1 ${randomUUID()}`}, now() + ${seconds} * interval '1 second')`;
-    await claim('R1', 'alive', 60);
-    await claim('R2', 'killed', 60);
-    await claim('R3', 'killed', 90);
-    await claim('R4', 'killed', -1);
+      VALUES ('rooms', ${key}, 'pending', ${`${by} ${randomUUID()}`}, now() + ${seconds} * interval '1 second')`;
+    await claim('R1', 'alive batch 1', 60);
+    await claim('R2', 'killed batch 1', 60);
+    await claim('R3', 'killed batch 1', 90);
+    await claim('R4', 'killed batch 1', -1);
     // A run of a version that did not note its processes.
-    await world.sql`
-      INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
-      VALUES ('rooms', 'R5', 'pending', ${`batch 7 ${randomUUID()}`}, now() + interval '90 seconds')`;
+    await claim('R5', 'batch 7', 90);
     const { records, until } = await countOrphanedClaims(db);
     expect(records).toBe(2);
     expect(until?.getTime()).toBeGreaterThan(Date.now() + 60 * SECOND);

@@ -174,17 +174,15 @@ describe('a late write whose answer was lost', () => {
   });
 });
 
-describe('a retired object that is in doubt', () => {
-  it('is checked again without a second approval', async () => {
-    const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
-    for (const id of [1, 2, 3]) await world.insert(id, `A${id}`, 'first');
-    await world.syncPlaces([9, 'Z', 'other']);
-    await world.sql`UPDATE slotsync.records SET status = 'retired', in_doubt = true WHERE local_key <> '9'`;
-    await world.sql`DELETE FROM places WHERE id <> 9`;
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
-    expect(['y_A1', 'y_A2', 'y_A3'].map((extId) => world.isActive(extId))).toEqual([false, false, false]);
-  });
+it('a retired object that is in doubt is checked again without a second approval', async () => {
+  const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
+  for (const id of [1, 2, 3]) await world.insert(id, `A${id}`, 'first');
+  await world.syncPlaces([9, 'Z', 'other']);
+  await world.sql`UPDATE slotsync.records SET status = 'retired', in_doubt = true WHERE local_key <> '9'`;
+  await world.sql`DELETE FROM places WHERE id <> 9`;
+  const { run } = await world.sync();
+  expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+  expect(['y_A1', 'y_A2', 'y_A3'].map((extId) => world.isActive(extId))).toEqual([false, false, false]);
 });
 
 describe('a parent that gets another external id', () => {

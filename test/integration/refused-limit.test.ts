@@ -79,47 +79,43 @@ describe('the limit of refusals', () => {
     await world.remove('r038', 'r039');
     refuse(world, all.slice(0, 9));
     const { run } = await world.sync();
-    expect(run).toMatchObject({
-      holds: { rooms: { refused: { count: 30 } } },
-    });
+    expect(run.holds).toMatchObject({ rooms: { refused: { count: 30 } } });
     const [gate] = await readGates(world.state.db);
     expect(gate).toMatchObject({ count: 30, facts: { byOperation: { retire: 2 } } });
     expect(gate && describeReason(gate)).toContain('30 records wait, 2 of them to be deactivated');
-    expect(world.sandbox.object('room_r039')?.active).toBe(true);
+    expect(world.isActive('room_r039')).toBe(true);
 
     const { run: approved } = await world.approve(run.id);
     expect(approved).toMatchObject({ counts: { rooms: { synced: 28, deferred: 2 } }, holds: {} });
-    expect(world.sandbox.object('room_r039')?.active).toBe(true);
+    expect(world.isActive('room_r039')).toBe(true);
     expect(await gatesOf(world)).toEqual([]);
     for (const code of all.slice(0, 9)) world.sandbox.allowObject(`room_${code}`);
     await renameAll(world);
     expect((await world.sync()).run.status).toBe('succeeded');
-    expect(world.sandbox.object('room_r039')?.active).toBe(false);
+    expect(world.isActive('room_r039')).toBe(false);
   });
 });
 
-describe('a batch in flight when its stream is held for refusals', () => {
-  it('ends without a write, and counts nothing again', async () => {
-    const world = await open(few());
-    await world.addRooms(...codes(10));
-    const { runId, queue } = await world.plan();
-    const batch = await readBatch(world.state.db, queue[0] ?? 0);
-    if (!batch) throw new Error('the batch is not there');
-    const refusals = createRefusals();
-    const holding: typeof refusals = {
-      ...refusals,
-      async count() {
-        // Between the end of its claims and its own look.
-        const facts = { accepted: 0 };
-        await closeGate(world.state.db, 'rooms', { operation: '*', reason: 'refused', runId, facts });
-        await world.sql`DELETE FROM slotsync.batches WHERE run_id = ${runId}`;
-        return true;
-      },
-    };
-    await applyBatch({ ...world.deps(), refusals: holding }, batch);
-    expect(world.writes()).toEqual([]);
-    expect(await world.advance(runId)).toEqual({ queue: [] });
-  });
+it('a batch in flight when its stream is held for refusals ends without a write, and counts nothing again', async () => {
+  const world = await open(few());
+  await world.addRooms(...codes(10));
+  const { runId, queue } = await world.plan();
+  const batch = await readBatch(world.state.db, queue[0] ?? 0);
+  if (!batch) throw new Error('the batch is not there');
+  const refusals = createRefusals();
+  const holding: typeof refusals = {
+    ...refusals,
+    async count() {
+      // Between the end of its claims and its own look.
+      const facts = { accepted: 0 };
+      await closeGate(world.state.db, 'rooms', { operation: '*', reason: 'refused', runId, facts });
+      await world.sql`DELETE FROM slotsync.batches WHERE run_id = ${runId}`;
+      return true;
+    },
+  };
+  await applyBatch({ ...world.deps(), refusals: holding }, batch);
+  expect(world.writes()).toEqual([]);
+  expect(await world.advance(runId)).toEqual({ queue: [] });
 });
 
 describe('an approval after refusals', () => {
@@ -131,9 +127,7 @@ describe('an approval after refusals', () => {
     const { run: heldFirst } = await world.sync();
     expect(heldFirst.holds).toMatchObject({ rooms: { update: { count: 40 } } });
     const { run: refusing } = await world.approve(heldFirst.id);
-    expect(refusing.holds).toMatchObject({
-      rooms: { refused: { count: 30 } },
-    });
+    expect(refusing.holds).toMatchObject({ rooms: { refused: { count: 30 } } });
     // Nothing was accepted: the ten are checked again, and wait with the others.
     await lookAgain(world);
     const [gate] = await gatesOf(world);
@@ -173,56 +167,49 @@ describe('an approval after refusals', () => {
     expect(run.holds).toMatchObject({ rooms: { retire: { count: 4 }, refused: { count: 26 } } });
     const { run: approved } = await world.approve(run.id, { stream: 'rooms', gate: 'refused' });
     expect(approved.holds).toMatchObject({ rooms: { retire: { count: 4 } } });
-    expect(world.sandbox.object('room_r039')?.active).toBe(true);
+    expect(world.isActive('room_r039')).toBe(true);
   });
 });
 
-describe('a stream of which nothing is accepted', () => {
-  it('has nothing given up, and its second checks are held', async () => {
-    const world = await open(few());
-    await world.addRooms(...codes(40));
-    refuse(world, codes(40));
-    const { run } = await world.sync();
-    expect(run).toMatchObject({
-      counts: { rooms: { failed: 10, dead: 0 } },
-      holds: { rooms: { refused: { count: 30 } } },
-    });
-    await lookAgain(world);
-    const statuses = Object.values(await world.statusesOf('rooms'));
-    expect(statuses).toEqual(Array.from({ length: 10 }, () => 'failed'));
-    expect(await gatesOf(world)).toEqual([refusedGate(run.id, 40)]);
-    expect(objectsSent(world)).toBe(10);
-    // The records that an operator retries are counted again.
-    await world.retry();
-    const { run: retried } = await world.sync();
-    expect(retried.counts).toMatchObject({ rooms: { failed: 10 } });
-    expect(await gatesOf(world)).toEqual([refusedGate(retried.id, 30)]);
+it('a stream of which nothing is accepted has nothing given up, and its second checks are held', async () => {
+  const world = await open(few());
+  await world.addRooms(...codes(40));
+  refuse(world, codes(40));
+  const { run } = await world.sync();
+  expect(run).toMatchObject({
+    counts: { rooms: { failed: 10, dead: 0 } },
+    holds: { rooms: { refused: { count: 30 } } },
   });
+  await lookAgain(world);
+  const statuses = Object.values(await world.statusesOf('rooms'));
+  expect(statuses).toEqual(Array.from({ length: 10 }, () => 'failed'));
+  expect(await gatesOf(world)).toEqual([refusedGate(run.id, 40)]);
+  expect(objectsSent(world)).toBe(10);
+  // The records that an operator retries are counted again.
+  await world.retry();
+  const { run: retried } = await world.sync();
+  expect(retried.counts).toMatchObject({ rooms: { failed: 10 } });
+  expect(await gatesOf(world)).toEqual([refusedGate(retried.id, 30)]);
 });
 
-describe('refusals of single keys', () => {
-  const push = async (world: RoomWorld, ...keys: string[]) => {
-    return (await world.send('rooms', ...keys)).run;
-  };
+it('refusals of single keys count together within a day until the stream is synced as a whole', async () => {
+  const all = codes(30);
+  const push = async (...keys: string[]) => (await world.send('rooms', ...keys)).run;
+  const world = await open(few(), { synced: all });
+  await renameAll(world);
+  refuse(world, all.slice(0, 6));
+  for (const key of all.slice(0, 5)) expect((await push(key)).holds).toEqual({});
+  expect((await push('r005')).holds).toEqual({});
+  // The sixth refusal was the last of its run: the next run waits.
+  const held = await push('r006', 'r007');
+  expect(held).toMatchObject({ status: 'held', holds: { rooms: { refused: { count: 2 } } } });
+  expect(world.nameOf('r006')).toBe('Room r006');
 
-  it('count together within a day until the stream is synced as a whole', async () => {
-    const all = codes(30);
-    const world = await open(few(), { synced: all });
-    await renameAll(world);
-    refuse(world, all.slice(0, 6));
-    for (const key of all.slice(0, 5)) expect((await push(world, key)).holds).toEqual({});
-    expect((await push(world, 'r005')).holds).toEqual({});
-    // The sixth refusal was the last of its run: the next run waits.
-    const held = await push(world, 'r006', 'r007');
-    expect(held).toMatchObject({ status: 'held', holds: { rooms: { refused: { count: 2 } } } });
-    expect(world.fieldsOf('room_r006')).toMatchObject({ 'room.name': 'Room r006' });
-
-    const { run } = await world.approve(held.id);
-    expect(run).toMatchObject({ kind: 'sync', holds: {} });
-    expect(world.fieldsOf('room_r006')).toMatchObject({ 'room.name': 'Room r006!' });
-    await world.sql`UPDATE rooms SET name = name || '?' WHERE code = 'r007'`;
-    expect(await push(world, 'r007')).toMatchObject({ status: 'succeeded', holds: {} });
-  });
+  const { run } = await world.approve(held.id);
+  expect(run).toMatchObject({ kind: 'sync', holds: {} });
+  expect(world.nameOf('r006')).toBe('Room r006!');
+  await world.sql`UPDATE rooms SET name = name || '?' WHERE code = 'r007'`;
+  expect(await push('r007')).toMatchObject({ status: 'succeeded', holds: {} });
 });
 
 it('forgetting a key clears the reason of a gate that names the key', async () => {

@@ -14,18 +14,22 @@ import { listStreams } from '../../src/state/streams.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { listLostTriggers } from '../../src/state/inbox/read-inbox.js';
 import { isForMirrorAlone } from '../support/services.js';
-import { codes, keepRooms, ROOMS, rooms, roomsAndCourses, type RoomWorld } from '../support/steps.js';
+import {
+  codes,
+  COURSES,
+  keepRooms,
+  ROOMS,
+  rooms,
+  roomsAndCourses,
+  type RoomWorld,
+} from '../support/steps.js';
 
 const open = keepRooms();
 const halls = (changes: Partial<typeof ROOMS> = {}): SlotsyncConfig => ({
   streams: { halls: { ...ROOMS, ...changes } },
 });
-const hallsAndCourses = (): SlotsyncConfig => {
-  const { courses } = roomsAndCourses().streams;
-  if (!courses) throw new Error('no courses');
-  const references = { 'course.room': { stream: 'halls', key: 'room' } };
-  return { streams: { courses: { ...courses, references }, halls: ROOMS } };
-};
+const references = { 'course.room': { stream: 'halls', key: 'room' } };
+const hallsAndCourses = { streams: { courses: { ...COURSES, references }, halls: ROOMS } };
 
 afterEach(() => void vi.restoreAllMocks());
 
@@ -63,8 +67,8 @@ describe('rename-stream', () => {
     await world.addRooms(...codes(20));
     await world.sql`INSERT INTO courses SELECT 'c' || code, 'Course', code FROM rooms`;
     await world.sync();
-    world.configure(hallsAndCourses());
-    await run(world, hallsAndCourses());
+    world.configure(hallsAndCourses);
+    await run(world, hallsAndCourses);
     world.sandbox.clearArrivals();
     const { run: synced, errors } = await world.sync();
     expect(errors).toEqual([]);
@@ -119,8 +123,8 @@ describe('rename-stream', () => {
       INSERT INTO slotsync.held (stream, local_key, operation, gate, reason) VALUES ('rooms', 'B', 'update', 'update', 'limit');
       UPDATE slotsync.runs SET holds = '{"rooms": {"update": {"operation": "update", "reason": "limit", "count": 1, "facts": {"accepted": 1}}}}'`);
     expect((await tablesWith(world, '"rooms"')).length).toBeGreaterThan(10);
-    world.configure(hallsAndCourses());
-    await run(world, hallsAndCourses());
+    world.configure(hallsAndCourses);
+    await run(world, hallsAndCourses);
     expect(await tablesWith(world, '"rooms')).toEqual([]);
     expect(await listFrozen(state.db, ['halls', 'courses'])).toHaveLength(2);
     const [waiting] = await sql`SELECT waits_for FROM slotsync.records WHERE waits_for IS NOT NULL`;
