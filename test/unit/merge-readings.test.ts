@@ -237,62 +237,6 @@ describe('merging the mirror with the state', () => {
     );
   });
 
-  it.each<[string, string | undefined, Mark | undefined, PlanEntry['operation'] | 'nothing']>([
-    ['a row that no record knows is created', '1', undefined, 'create'],
-    ['a row as accepted is left alone', '1', { status: 'synced', hash: '1' }, 'nothing'],
-    ['a row that differs from what was accepted is updated', '2', { status: 'synced', hash: '1' }, 'update'],
-    ['an accepted record without a row is retired', undefined, { status: 'synced', hash: '1' }, 'retire'],
-    ['a retired record without a row stays retired', undefined, { status: 'retired' }, 'nothing'],
-    ['a retired record whose row is back is updated', '1', { status: 'retired' }, 'update'],
-    ['a record in doubt is tried again, whatever its row', '2', { status: 'doubt', hash: '1' }, 'retry'],
-    ['a record in doubt without a row is retired', undefined, { status: 'doubt', hash: '1' }, 'retire'],
-    ['a record that drifts is repaired', '1', { status: 'repair', hash: '1' }, 'repair'],
-    ['a record that drifts is updated when its row changed', '2', { status: 'repair', hash: '1' }, 'update'],
-    [
-      'a record that drifts is retired when its row is gone',
-      undefined,
-      { status: 'repair', hash: '1' },
-      'retire',
-    ],
-    ['a retired record that drifts is repaired', undefined, { status: 'repair', hash: '' }, 'repair'],
-    ['a record that is to be sent again is updated', '1', { status: 'resend', there: true }, 'update'],
-    [
-      'a record that never arrived and is to be sent again is created',
-      '1',
-      { status: 'resend', there: false },
-      'create',
-    ],
-    ['a record whose retirement was refused is left alone', undefined, { status: 'unretired' }, 'nothing'],
-    [
-      'a dead record is left alone while its row is the same',
-      '1',
-      { status: 'dead', there: true, hash: '1' },
-      'nothing',
-    ],
-    ['a dead record whose row changed is updated', '2', { status: 'dead', there: true, hash: '1' }, 'update'],
-    [
-      'a dead record that never arrived is created when it changed',
-      '2',
-      { status: 'dead', there: false, hash: '1' },
-      'create',
-    ],
-    ['a failed record is tried again', '1', { status: 'failed', there: true }, 'retry'],
-    ['a deferred record is tried again', '1', { status: 'deferred', there: false }, 'retry'],
-    ['a pending record is tried again', '1', { status: 'pending', there: false }, 'retry'],
-    [
-      'a record that never arrived and has no row is forgotten',
-      undefined,
-      { status: 'failed', there: false },
-      'forget',
-    ],
-    ['a failed update without a row is retired', undefined, { status: 'failed', there: true }, 'retire'],
-  ])('decides that %s', async (_, hash, mark, operation) => {
-    const cases = [{ key: 'k', hash, mark }];
-    const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
-    const done = differences.filter((entry) => entry.operation !== 'unsettled');
-    expect(done).toMatchObject(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
-  });
-
   it('names a record without a row that is not in sync, even if its deactivation was refused', async () => {
     const marks = [
       'dead:a:1',

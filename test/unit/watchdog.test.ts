@@ -3,7 +3,7 @@
 // answered, refused or not tried.
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { createWatchdog, type Watchdog } from '../../src/connections/watchdog.js';
+import { createWatchdog } from '../../src/connections/watchdog.js';
 
 const SERVER = 'PostgreSQL at db:5432';
 const MINUTE = 60_000;
@@ -23,72 +23,26 @@ function fakeSocket() {
   return socket as typeof socket & Socket;
 }
 
-it.each<[what: string, play: (dog: Watchdog) => void, ends: boolean]>([
-  [
-    'new connections are not answered',
-    (dog) => {
-      dog.silent(SERVER);
-      dog.unanswered(SERVER);
-      passes(6);
-      dog.unanswered(SERVER);
-    },
-    true,
-  ],
-  [
-    'a new connection is answered, or refused',
-    (dog) => {
-      dog.silent(SERVER);
-      dog.unanswered(SERVER);
-      dog.answers(SERVER);
-      passes(6);
-      dog.unanswered(SERVER);
-    },
-    false,
-  ],
-  [
-    'the first new connection is tried after a long time',
-    (dog) => {
-      dog.silent(SERVER);
-      passes(10);
-      dog.unanswered(SERVER);
-    },
-    false,
-  ],
-  [
-    'more connections fall silent, and no new one is tried',
-    (dog) => {
-      dog.silent(SERVER);
-      passes(10);
-      dog.silent(SERVER);
-    },
-    false,
-  ],
-  [
-    'bytes arrive over a connection that was open before',
-    (dog) => {
-      const socket = fakeSocket();
-      dog.watch(socket, SERVER, { answerWithinMs: 60 * MINUTE });
-      dog.silent(SERVER);
-      dog.unanswered(SERVER);
-      socket.bytesRead++;
-      passes(6);
-      dog.unanswered(SERVER);
-    },
-    false,
-  ],
-  [
-    'another server is not answered',
-    (dog) => {
-      dog.silent(SERVER);
-      dog.unanswered('PostgreSQL at other:5432');
-      passes(6);
-      dog.unanswered('PostgreSQL at other:5432');
-    },
-    false,
-  ],
-])('a silent server ends the process or not: %s', (_, play, ends) => {
+/** Steps: silence of a server, a new connection that is not answered or that is, bytes of an old one, or minutes. */
+type Step = 'silent' | 'unanswered' | 'answers' | 'bytes' | 'other unanswered' | number;
+it.each<[what: string, ends: boolean, steps: Step[]]>([
+  ['new connections are not answered', true, ['silent', 'unanswered', 6, 'unanswered']],
+  ['one is answered, or refused', false, ['silent', 'unanswered', 'answers', 6, 'unanswered']],
+  ['the first new connection is tried after a long time', false, ['silent', 10, 'unanswered']],
+  ['more connections fall silent, and no new one is tried', false, ['silent', 10, 'silent']],
+  ['bytes arrive over an older connection', false, ['silent', 'unanswered', 'bytes', 6, 'unanswered']],
+  ['another server is not answered', false, ['silent', 'other unanswered', 6, 'other unanswered']],
+])('a silent server ends the process or not: %s', (_, ends, steps) => {
   const servers: string[] = [];
-  play(createWatchdog((server) => void servers.push(server)));
+  const dog = createWatchdog((server) => void servers.push(server));
+  const socket = fakeSocket();
+  dog.watch(socket, SERVER, { answerWithinMs: 60 * MINUTE });
+  for (const step of steps) {
+    if (typeof step === 'number') passes(step);
+    else if (step === 'bytes') socket.bytesRead++;
+    else if (step === 'other unanswered') dog.unanswered('PostgreSQL at other:5432');
+    else dog[step](SERVER);
+  }
   expect(servers).toEqual(ends ? [SERVER] : []);
 });
 
