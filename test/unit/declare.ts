@@ -1,9 +1,21 @@
 // Streams for tests, declared as a configuration file declares them.
 import { checkConfiguration } from '../../src/config/config-file.js';
+import { UsageError } from '../../src/errors/errors.js';
 import type { Stream } from '../../src/streams/stream.js';
 import type { Declaration } from '../support/campus.js';
 
 export type { Declaration };
+
+/** Returns the error with which a configuration or settings are refused. */
+export function refusalOf(work: () => unknown): UsageError {
+  try {
+    work();
+  } catch (error) {
+    if (error instanceof UsageError) return error;
+    throw error;
+  }
+  throw new Error('nothing was refused');
+}
 
 export const ROOMS: Declaration = {
   from: 'campus.rooms',

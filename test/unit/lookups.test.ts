@@ -1,16 +1,16 @@
 // Lookups translate codes of the mirror into values of the service. They stand in the configuration or in a CSV file beside it.
 import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
-import { UsageError } from '../../src/errors/errors.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { fillLookups } from '../../src/streams/lookups.js';
 import { mapRow } from '../../src/streams/map-row.js';
 import type { Stream } from '../../src/streams/stream.js';
+import { createFolder } from '../support/folders.js';
+import { refusalOf } from './declare.js';
 
-const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-lookups-'));
+const folder = createFolder('lookups');
 
 type Lookups = SlotsyncConfig['lookups'];
 type Field = SlotsyncConfig['streams'][string]['fields'][string];
@@ -32,15 +32,7 @@ const resolve = (lookups: Lookups, group?: Field): Stream =>
   checkConfiguration(declare(lookups, group), 'sync.config.ts', { folder }).streams[0] as Stream;
 const groupOf = (stream: Stream, group: unknown) =>
   mapRow(stream, { code: 'A', group }).values.get('room.group');
-function faultsOf(lookups: Lookups, group?: Field): readonly string[] {
-  try {
-    resolve(lookups, group);
-  } catch (error) {
-    if (error instanceof UsageError) return error.faults;
-    throw error;
-  }
-  return [];
-}
+const faultsOf = (lookups: Lookups, group?: Field) => refusalOf(() => resolve(lookups, group)).faults;
 
 const CODES = { group: { Manufacturing: 'MFG', Nursing: 'NUR', Closed: null } };
 
