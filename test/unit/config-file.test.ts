@@ -1,13 +1,13 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createJiti } from 'jiti';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { checkConfiguration, schedulesOf, loadConfiguration } from '../../src/config/config-file.js';
 import { UsageError } from '../../src/errors/errors.js';
 import { configKeys, type SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { mapRow } from '../../src/streams/map-row.js';
-import { ROOMS, rooms } from './declare.js';
+import { createFolder } from '../support/folders.js';
+import { refusalOf, ROOMS, rooms } from './declare.js';
 
 function asUsageError(error: unknown): UsageError {
   if (error instanceof UsageError) return error;
@@ -15,18 +15,8 @@ function asUsageError(error: unknown): UsageError {
 }
 
 /** Returns the error with which a configuration is refused. */
-function refusal(exported: unknown): UsageError {
-  try {
-    checkConfiguration(exported, 'sync.config.ts');
-  } catch (error) {
-    return asUsageError(error);
-  }
-  throw new Error('the configuration was taken');
-}
-
-let home: string;
-beforeAll(() => void (home = mkdtempSync(path.join(tmpdir(), 'config-file-'))));
-afterAll(() => rmSync(home, { recursive: true }));
+const refusal = (exported: unknown) => refusalOf(() => checkConfiguration(exported, 'sync.config.ts'));
+const home = createFolder('config-file');
 
 /** Creates a folder with these files, outside the project. */
 function folderOf(files: Record<string, string>): string {
@@ -237,63 +227,46 @@ describe('a configuration file that cannot be loaded', () => {
     );
   });
 
-  it.each<[string, string, string, RegExp, string[]?]>([
-    [
-      'a syntax error, with its place and line',
-      'sync.config.ts',
-      'export default {\n  streams: {,\n};',
-      /^sync\.config\.ts cannot be loaded: Unexpected token, at .*sync\.config\.ts:2:13$/,
-      ['line 2: streams: {,'],
-    ],
+  const TS = 'sync.config.ts';
+  const JSON_FILE = 'sync.config.json';
+  it.each<[what: string, name: string, text: string, says: RegExp]>([
     [
       'an error of its own',
-      'sync.config.ts',
-      "throw new Error('no tenant chosen');",
-      /^sync\.config\.ts cannot be loaded: no tenant chosen$/,
+      TS,
+      "throw new Error('no tenant');",
+      /^sync\.config\.ts cannot be loaded: no tenant$/,
     ],
     [
-      'a file it imports that is not there',
-      'sync.config.ts',
-      "import x from './words.js'; export default x;",
-      /^sync\.config\.ts cannot be loaded: .*'\.\/words\.js'/,
+      'a missing file that it imports',
+      TS,
+      "import './words.js';",
+      /^sync\.config\.ts cannot .*'\.\/words\.js'/,
     ],
-    [
-      'JSON that ends too early',
-      'sync.config.json',
-      '{\n"streams": ',
-      /^sync\.config\.json cannot be loaded: .*JSON/,
-    ],
-    [
-      'text that is not JSON',
-      'sync.config.json',
-      '{ streams: {} }',
-      /^sync\.config\.json cannot be loaded: .*JSON/,
-    ],
-    ['UTF-16', 'sync.config.json', '\0{\0}', /^.*sync\.config\.json is not UTF-8 text$/],
-    [
-      'a package that is not installed',
-      'sync.config.ts',
-      "import 'words-of-nobody';",
-      /: Cannot find module 'words-of-nobody'$/,
-    ],
-    [
-      'the end of the process',
-      'sync.config.ts',
-      'process.exit(0);',
-      /: it ends the process with process\.exit\(\)$/,
-    ],
-    ['a thrown value that is no error', 'sync.config.ts', 'throw "no tenant";', /: no tenant$/],
+    ['JSON that ends too early', JSON_FILE, '{\n"streams": ', /^sync\.config\.json cannot be loaded: .*JSON/],
+    ['text that is not JSON', JSON_FILE, '{ streams: {} }', /^sync\.config\.json cannot be loaded: .*JSON/],
+    ['UTF-16', JSON_FILE, '\0{\0}', /^.*sync\.config\.json is not UTF-8 text$/],
+    ['a missing package', TS, "import 'words-of-nobody';", /: Cannot find module 'words-of-nobody'$/],
+    ['the end of the process', TS, 'process.exit(0);', /: it ends the process with process\.exit\(\)$/],
+    ['a thrown value that is no error', TS, 'throw "no tenant";', /: no tenant$/],
     [
       'a property that throws',
-      'sync.config.ts',
+      TS,
       'export default { get streams() { throw new Error("none"); } };',
       /: none$/,
     ],
-  ])('is reported in one line that names %s', async (_, name, text, message, faults: string[] = []) => {
+  ])('is reported in one line that names %s', async (_, name, text, says) => {
+    const { exit } = process;
     const error = await loadRefusal(folderOf({ [name]: text }));
-    expect(error.message).toMatch(message);
-    expect(error.faults).toEqual(faults);
+    expect(error.message).toMatch(says);
+    expect(error.faults).toEqual([]);
     expect(error.message).not.toContain('\n');
+    expect(process.exit).toBe(exit);
+  });
+
+  it('is reported with the place and the line of a syntax error', async () => {
+    const error = await loadRefusal(folderOf({ [TS]: 'export default {\n  streams: {,\n};' }));
+    expect(error.message).toMatch(/^sync\.config\.ts cannot be loaded: Unexpected token, at .*:2:13$/);
+    expect(error.faults).toEqual(['line 2: streams: {,']);
   });
 
   it('is reported when its top level still awaits a promise after the timeout', async () => {
@@ -308,18 +281,9 @@ describe('a configuration file that cannot be loaded', () => {
     expect((await loadRefusal(folder)).message).toBe(`${path.join(folder, 'sync.config.ts')} is a folder`);
   });
 
-  it('leaves process.exit as it was', async () => {
-    const { exit } = process;
-    await loadRefusal(folderOf({ 'sync.config.ts': 'process.exit(0);' }));
-    expect(process.exit).toBe(exit);
-  });
-
   it.each([
     ['nothing', ''],
-    [
-      'only by name',
-      `import { defineConfig } from 'slotsync';\nexport const config = defineConfig({ streams: {} });`,
-    ],
+    ['only by name', 'export const config = { streams: {} };'],
     ['undefined', 'export default undefined;'],
     ['null', 'export default null;'],
     ['a list', 'export default [];'],
@@ -518,21 +482,13 @@ describe('the check of a configuration', () => {
   });
 
   it.each([
-    [
-      'ends before it begins',
-      { to: '2026-05-24' },
-      'freeze.0.to: is not after `from`: the freeze ends before it begins',
-    ],
-    ['has no reason', { reason: undefined }, 'freeze.0.reason: is missing: why nothing is written, as text'],
-    [
-      'has no such day',
-      { from: '2026-02-30' },
-      "freeze.0.from: '2026-02-30' is neither a day nor an ISO time",
-    ],
-    ['names no stream', { streams: ['room'] }, "freeze.0.streams: no stream 'room'; there are: rooms"],
-  ])('refuses a freeze that %s', (_, change, fault) => {
+    [{ to: '2026-05-24' }, 'to: is not after `from`: the freeze ends before it begins'],
+    [{ reason: undefined }, 'reason: is missing: why nothing is written, as text'],
+    [{ from: '2026-02-30' }, "from: '2026-02-30' is neither a day nor an ISO time"],
+    [{ streams: ['room'] }, "streams: no stream 'room'; there are: rooms"],
+  ])('refuses a freeze with %o', (change, fault) => {
     const freeze = [{ from: '2026-05-25', to: '2026-06-07', reason: 'exam weeks', ...change }];
-    expect(refusal({ freeze, streams: { rooms: ROOMS } }).faults).toEqual([fault]);
+    expect(refusal({ freeze, streams: { rooms: ROOMS } }).faults).toEqual([`freeze.0.${fault}`]);
   });
 
   it.each<[string, unknown, string]>([
@@ -545,153 +501,83 @@ describe('the check of a configuration', () => {
     expect(error.faults).toEqual([fault]);
   });
 
+  const TYPE = "type: the external id of a type at the service, such as 'room'";
   const LONG = 'x'.repeat(100_000);
   const tooLong = 'has 100000 characters; at most 1024 are possible';
   const proto = '__proto__ has a meaning of its own in JavaScript; choose another name';
   const control = 'contains a NUL character or half a character; write it again';
-  const stream = (changes: object, name = 'rooms') => ({
-    streams: { rooms: ROOMS, [name]: { ...ROOMS, ...changes } },
-  });
-  const section = (changes: object) => ({ ...stream({}), ...changes });
+  const closed = (fields: object) => ({ retire: { deactivate: true, fields } });
+  const retirement =
+    "retire: 'keep', 'deactivate', or { deactivate: true, fields: { 'room.name': 'closed' } }";
 
-  it.each<[string, unknown, string]>([
+  it.each<[fault: string, changes: object]>([
+    [`${TYPE}: begins or ends with a blank; remove it`, { type: 'room ' }],
+    ['key: names column a twice; keep one of them', { key: ['a', 'b', 'a'] }],
+    [`key: a column name: ${proto}`, { key: '__proto__' }],
+    [`externalId: ${proto}`, { externalId: 'x_{__proto__}' }],
+    [`${TYPE}: ${tooLong}`, { type: LONG }],
+    [`fields.${'x'.repeat(178)}…: a field id: ${tooLong}`, { fields: { [LONG]: 'name' } }],
+    ['from.query: a SELECT: must not be empty', { from: { query: '' } }],
+    ['from.query: a SELECT: contains a NUL character; remove it', { from: { query: 'SELECT \0' } }],
+    [`${TYPE}: ${control}`, { type: 'ro\0om' }],
+    [`externalId: a template such as 'room_{room_code}': ${control}`, { externalId: '\ud800{code}' }],
     [
-      'a type with a blank at its end',
-      stream({ type: 'room ' }),
-      "streams.rooms.type: the external id of a type at the service, such as 'room': begins or ends with a blank; remove it",
+      'fields.f: a function of the row must return its value at once: it cannot be async',
+      { fields: { f: async () => 'x' } },
+    ],
+    ['graceDays: a number of days, from 0 to 3660', { graceDays: 1e9 }],
+    [retirement, { retire: { deactivate: false } }],
+    [retirement, { retire: { deactivate: false, fields: { 'room.name': 'closed' } } }],
+    [retirement, { retire: {} }],
+    [retirement, closed({ 'room.name': () => 'closed' })],
+    [retirement, closed({ 'room.name': NaN })],
+    ["retire.fields: at least one field; without any, write 'deactivate'", closed({})],
+    [`retire.fields.room.name: a value: ${control}`, closed({ 'room.name': 'a\0' })],
+    [
+      "graceDays: a number of days, from 0 to 3660, or { column: 'ends_on', days: 30 }",
+      { graceDays: { column: 'ends_on' } },
     ],
     [
-      'a column twice in a key',
-      stream({ key: ['a', 'b', 'a'] }),
-      'streams.rooms.key: names column a twice; keep one of them',
+      "operations: at least one of 'create', 'update' and 'retire'; to send nothing for a time: slotsync freeze",
+      { operations: [] },
     ],
-    ['a column __proto__', stream({ key: '__proto__' }), `streams.rooms.key: a column name: ${proto}`],
+    ["operations.0: 'create', 'update' or 'retire'", { operations: ['delete'] }],
     [
-      'a column __proto__ of a template',
-      stream({ externalId: 'x_{__proto__}' }),
-      `streams.rooms.externalId: ${proto}`,
+      "operations: leaves 'retire' out, and retire: 'deactivate' asks for it; remove one of the two",
+      { operations: ['create', 'update'], retire: 'deactivate' },
     ],
     [
-      'a stream constructor',
-      stream({}, 'constructor'),
-      'streams.constructor: every object of JavaScript has something of this name; choose another one',
+      "operations: has only 'retire', which retire: 'deactivate' asks for; add that, or another operation",
+      { operations: ['retire'] },
     ],
-    [
-      'a stream that is called as the bookings',
-      stream({}, 'reservations'),
-      'streams.reservations: means the bookings, as in slotsync explain reservations; choose another name',
-    ],
-    [
-      'a long stream name',
-      stream({}, LONG),
-      `streams.${'x'.repeat(191)}…: a stream name: letters, digits and _, at most 63`,
-    ],
-    [
-      'a long type',
-      stream({ type: LONG }),
-      `streams.rooms.type: the external id of a type at the service, such as 'room': ${tooLong}`,
-    ],
-    [
-      'a long field id',
-      stream({ fields: { [LONG]: 'name' } }),
-      `streams.rooms.fields.${'x'.repeat(178)}…: a field id: ${tooLong}`,
-    ],
-    [
-      'an empty query',
-      stream({ from: { query: '' } }),
-      'streams.rooms.from.query: a SELECT: must not be empty',
-    ],
-    [
-      'a query with NUL',
-      stream({ from: { query: 'SELECT \0' } }),
-      'streams.rooms.from.query: a SELECT: contains a NUL character; remove it',
-    ],
-    [
-      'a type with NUL',
-      stream({ type: 'ro\0om' }),
-      `streams.rooms.type: the external id of a type at the service, such as 'room': ${control}`,
-    ],
-    [
-      'a template with half a character',
-      stream({ externalId: '\ud800{code}' }),
-      `streams.rooms.externalId: a template such as 'room_{room_code}': ${control}`,
-    ],
-    [
-      'an async function',
-      stream({ fields: { f: async () => 'x' } }),
-      'streams.rooms.fields.f: a function of the row must return its value at once: it cannot be async',
-    ],
-    [
-      'days beyond ten years',
-      stream({ graceDays: 1e9 }),
-      'streams.rooms.graceDays: a number of days, from 0 to 3660',
-    ],
-    ...[
-      { deactivate: false },
-      { deactivate: false, fields: { 'room.name': 'closed' } },
-      {},
-      { deactivate: true, fields: { 'room.name': () => 'closed' } },
-      { deactivate: true, fields: { 'room.name': NaN } },
-    ].map((retire): [string, unknown, string] => [
-      `a retirement such as ${JSON.stringify(retire)}`,
-      stream({ retire }),
-      "streams.rooms.retire: 'keep', 'deactivate', or { deactivate: true, fields: { 'room.name': 'closed' } }",
-    ]),
-    [
-      'a retirement that sets no field',
-      stream({ retire: { deactivate: true, fields: {} } }),
-      "streams.rooms.retire.fields: at least one field; without any, write 'deactivate'",
-    ],
-    [
-      'a retirement that sets a text with a NUL character',
-      stream({ retire: { deactivate: true, fields: { 'room.name': 'a\0' } } }),
-      'streams.rooms.retire.fields.room.name: a value: contains a NUL character or half a character; write it again',
-    ],
-    [
-      'days of grace without their number',
-      stream({ graceDays: { column: 'ends_on' } }),
-      "streams.rooms.graceDays: a number of days, from 0 to 3660, or { column: 'ends_on', days: 30 }",
-    ],
-    ['a history of something else', section({ history: 'all' }), "history: 'names', 'values' or 'none'"],
-    ['a history of no day', section({ historyDays: 0 }), 'historyDays: a number of days above 0'],
-    [
-      'no operation',
-      stream({ operations: [] }),
-      "streams.rooms.operations: at least one of 'create', 'update' and 'retire'; to send nothing for a time: slotsync freeze",
-    ],
-    [
-      'an unknown operation',
-      stream({ operations: ['delete'] }),
-      "streams.rooms.operations.0: 'create', 'update' or 'retire'",
-    ],
-    [
-      'operations that contradict retire',
-      stream({ operations: ['create', 'update'], retire: 'deactivate' }),
-      "streams.rooms.operations: leaves 'retire' out, and retire: 'deactivate' asks for it; remove one of the two",
-    ],
-    [
-      'operations that send nothing',
-      stream({ operations: ['retire'] }),
-      "streams.rooms.operations: has only 'retire', which retire: 'deactivate' asks for; add that, or another operation",
-    ],
-    [
-      'a token without end',
-      section({ service: { tokenSeconds: 1e12 } }),
-      'service.tokenSeconds: Too big: expected number to be <=86400',
-    ],
-    [
-      'a prefix that leads elsewhere',
-      section({ service: { prefix: '/v1/../admin' } }),
-      "service.prefix: a path such as '/v1', or '' for none",
-    ],
-  ])('refuses %s, with its place', (_, exported, fault) => {
-    expect(refusal(exported).faults).toEqual([fault]);
+  ])('refuses a stream with its fault and place: %s', (fault, changes) => {
+    expect(refusal({ streams: { rooms: { ...ROOMS, ...changes } } }).faults).toEqual([
+      `streams.rooms.${fault}`,
+    ]);
+  });
+
+  it.each([
+    ['constructor', 'every object of JavaScript has something of this name; choose another one'],
+    ['reservations', 'means the bookings, as in slotsync explain reservations; choose another name'],
+    [LONG, 'a stream name: letters, digits and _, at most 63'],
+  ])('refuses a name of a stream: %.20s', (name, fault) => {
+    const place = name === LONG ? `${'x'.repeat(191)}…` : name;
+    expect(refusal({ streams: { [name]: ROOMS } }).faults).toEqual([`streams.${place}: ${fault}`]);
+  });
+
+  it.each([
+    ["history: 'names', 'values' or 'none'", { history: 'all' }],
+    ['historyDays: a number of days above 0', { historyDays: 0 }],
+    ['service.tokenSeconds: Too big: expected number to be <=86400', { service: { tokenSeconds: 1e12 } }],
+    ["service.prefix: a path such as '/v1', or '' for none", { service: { prefix: '/v1/../admin' } }],
+  ])('refuses a section with its fault and place: %s', (fault, sections) => {
+    expect(refusal({ streams: { rooms: ROOMS }, ...sections }).faults).toEqual([fault]);
   });
 
   it('accepts a column, a field and a lookup called constructor', () => {
     const fields = { constructor: { column: 'constructor', lookup: 'constructor' } };
     const { streams } = checkConfiguration({
-      ...stream({ key: 'constructor', externalId: 'room_{constructor}', fields }),
+      streams: { rooms: rooms({ key: 'constructor', externalId: 'room_{constructor}', fields }) },
       lookups: { constructor: { a: 'b' } },
     });
     expect(streams[0] && mapRow(streams[0], { constructor: 'a' })).toMatchObject({
@@ -740,15 +626,6 @@ describe('the reservations of a configuration', () => {
   const BOOKINGS = { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', begin: 'b', end: 'e' };
   const check = (reservations: SlotsyncConfig['reservations']) =>
     checkConfiguration({ streams: { rooms: ROOMS }, reservations }).reservations;
-  const faultsOf = (reservations: SlotsyncConfig['reservations']) => {
-    try {
-      check(reservations);
-      return [];
-    } catch (error) {
-      return (error as UsageError).faults;
-    }
-  };
-
   it('are resolved with their defaults', () => {
     expect(check({ ...BOOKINGS, objects: [{ stream: 'rooms', key: 'room' }] })).toMatchObject({
       bookings: { source: { table: ['campus', 'bookings'] }, key: ['id'], timezone: 'UTC' },
@@ -759,55 +636,38 @@ describe('the reservations of a configuration', () => {
     expect(check({})?.bookings).toBeUndefined();
   });
 
-  it.each([
+  const objects = (stream: string, key: string | string[]) => ({ ...BOOKINGS, objects: [{ stream, key }] });
+  it.each<[fault: string, reservations: SlotsyncConfig['reservations']]>([
+    ["objects.0.stream: no stream 'romms'; there are: rooms", objects('romms', 'room')],
+    ['objects.0.key: name one column for each key column of rooms (room_code)', objects('rooms', ['a', 'b'])],
+    ["timezone: there is no time zone 'Stockholm'; did you mean '", { ...BOOKINGS, timezone: 'Stockholm' }],
+    ["externalId: 'res' names no column", { ...BOOKINGS, externalId: 'res' }],
+    ["from: 'a b' is not a table name", { ...BOOKINGS, from: 'a b' }],
+    ["from: is missing: a table or view such as 'campus.bookings'", { cancelled: 'is_off' }],
+    ['status.0: ', { ...BOOKINGS, status: ['PLANNED'] as never }],
+    ['status: at least one status', { ...BOOKINGS, status: [] }],
+    ['key: names column id twice; keep one of them', { ...BOOKINGS, key: ['id', 'id'] }],
+    ['end: is the column of begin; name another one', { ...BOOKINGS, end: BOOKINGS.begin }],
     [
-      { ...BOOKINGS, objects: [{ stream: 'romms', key: 'room' }] },
-      "reservations.objects.0.stream: no stream 'romms'; there are: rooms",
-    ],
-    [
-      { ...BOOKINGS, objects: [{ stream: 'rooms', key: ['a', 'b'] }] },
-      'reservations.objects.0.key: name one column for each key column of rooms (room_code)',
-    ],
-    [
-      { ...BOOKINGS, timezone: 'Stockholm' },
-      "reservations.timezone: there is no time zone 'Stockholm'; did you mean '",
-    ],
-    [{ ...BOOKINGS, externalId: 'res' }, "reservations.externalId: 'res' names no column"],
-    [{ ...BOOKINGS, from: 'a b' }, "reservations.from: 'a b' is not a table name"],
-    [{ cancelled: 'is_off' }, "reservations.from: is missing: a table or view such as 'campus.bookings'"],
-    [{ ...BOOKINGS, status: ['PLANNED'] as never }, 'reservations.status.0: '],
-    [{ ...BOOKINGS, status: [] }, 'reservations.status: at least one status'],
-    [{ ...BOOKINGS, key: ['id', 'id'] }, 'reservations.key: names column id twice; keep one of them'],
-    [{ ...BOOKINGS, end: BOOKINGS.begin }, 'reservations.end: is the column of begin; name another one'],
-    [
+      'window: is empty: one of both must be above 0',
       { ...BOOKINGS, window: { pastDays: 0, futureDays: 0 } },
-      'reservations.window: is empty: one of both must be above 0',
     ],
-  ])('are refused with the place of the fault: %j', (reservations, fault) => {
-    expect(faultsOf(reservations)).toContainEqual(expect.stringContaining(fault));
+  ])('are refused with the place of the fault: %s', (fault, reservations) => {
+    const { faults } = refusalOf(() => check(reservations));
+    expect(faults).toContainEqual(expect.stringContaining(`reservations.${fault}`));
   });
 });
 
 describe('the types of the configuration', () => {
   const read = (name: string) => readFileSync(new URL(`../../src/streams/${name}`, import.meta.url), 'utf8');
-  const file = read('config-schema.ts');
-  const sources = read('source.ts');
   const types =
-    sources.slice(
-      sources.indexOf('export interface SourceQuery'),
-      sources.indexOf('export type SourceDeclaration'),
-    ) + file.slice(file.indexOf('export interface LookupField'), file.indexOf('type Shape<'));
-  /** Keys with the line above them. */
-  const keys = [...types.matchAll(/(.*)\n +(\w+)\??: /g)].map(([, above = '', key = '']) => ({ above, key }));
+    /export interface SourceQuery[^]*(?=export type SourceDeclaration)/.exec(read('source.ts'))?.[0] +
+    (/export interface LookupField[^]*(?=type Shape<)/.exec(read('config-schema.ts'))?.[0] ?? '');
+  /** Keys with their comments. */
+  const keys = [...types.matchAll(/(?:\/\*\*((?:(?!\*\/)[^])*)\*\/)?\n +(\w+)\??: /g)];
 
   it('explain every key to an editor', () => {
-    expect(new Set(keys.map(({ key }) => key))).toEqual(new Set(configKeys()));
-    expect(keys.filter(({ above }) => !above.trim().endsWith('*/'))).toEqual([]);
-    const comments = types
-      .split('/**')
-      .slice(1)
-      .filter((comment) => /\*\/\n +\w+\??: /.test(comment));
-    expect(comments).toHaveLength(keys.length);
-    for (const comment of comments) expect(comment).toMatch(/^\s+(\*\s+)?[^\s*@][^]*\*\//);
+    expect(new Set(keys.map(([, , key]) => key))).toEqual(new Set(configKeys()));
+    for (const [, comment, key] of keys) expect(comment, key).toMatch(/^\s+(\*\s+)?[^\s*@]/);
   });
 });
