@@ -38,11 +38,13 @@ import {
 type Changes = Partial<Situation & Pick<ReportFacts, 'bookings'> & { quota: QuotaFacts }>;
 interface Row {
   changes: Changes;
-  id: string;
-  severity: Severity;
+  /** By default the kind. */
+  id?: string;
+  /** By default `action`. */
+  severity?: Severity;
   /** Text that every surface shows. */
   says: string;
-  /** Condition of the alert. Undefined: no alert is sent. */
+  /** Condition of the alert. By default `needs_person`, and no alert for a notice. */
   alert?: string;
 }
 
@@ -50,27 +52,20 @@ const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
 const STOPPED = { ...PROCESS, stoppedSince: ago(20), errorCode: 'unauthorized', errorMessage: 'a secret' };
 const GONE = { ...PROCESS, isAlive: false, seenAt: ago(90) };
 const PAUSED = { ...RUN, pausedAt: ago(90) };
+const OF_RUN = { runId: 12, runKind: 'sync', isWhole: true, failed: 0, dead: 0 } as const;
 const PROBLEM = {
+  ...OF_RUN,
   status: 'failed',
   code: 'key_null',
   message: null,
   since: ago(90).toISOString(),
-  runId: 12,
-  runKind: 'sync',
-  isWhole: true,
-  failed: 0,
-  dead: 0,
 } as const;
 const troubled = (problem: Partial<StreamProblem>) => ({
   streamStates: [{ ...STREAM, problem: { ...PROBLEM, ...problem } }],
 });
 const WAITING = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
-const CONFIGURED = {
-  ...PROCESS,
-  configuration: 'present',
-  fingerprints: { rooms: 'a' },
-  configurationLoadedAt: ago(90),
-};
+const PRESENT = { configuration: 'present', fingerprints: { rooms: 'a' }, configurationLoadedAt: ago(90) };
+const CONFIGURED = { ...PROCESS, ...PRESENT };
 const FREEZE = {
   id: 3,
   streams: ['rooms'],
@@ -88,29 +83,26 @@ const FROZEN = {
   reason: 'frozen',
   facts: { accepted: 0, message: 'exam weeks' },
 } as const;
-const inbox = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...WAITING, stream }] } });
+const inbox = (stream: string, changes: object = {}) => ({
+  inbox: { ...QUIET.inbox, streams: [{ ...WAITING, stream, ...changes }] },
+});
 
 const TABLE: Record<ConcernKind, Row> = {
   state_restored: {
     changes: { known: { ...QUIET.known, restored: { since: ago(9), why: 'is on another server' } } },
-    id: 'state_restored',
     severity: 'critical',
     says: 'The state was restored',
     alert: 'state_restored',
   },
   state_read_only: {
     changes: { whyReadOnly: 'standby' },
-    id: 'state_read_only',
     severity: 'critical',
     says: 'The state database is read-only: nothing is sent until it can be written',
-    alert: 'needs_person',
   },
   quota_unavailable: {
     changes: { quota: { unknown: 'ECONNREFUSED' } },
-    id: 'quota_unavailable',
     severity: 'critical',
     says: 'nothing is sent until it does',
-    alert: 'needs_person',
   },
   sending_stopped: {
     changes: { processes: [STOPPED] },
@@ -121,22 +113,16 @@ const TABLE: Record<ConcernKind, Row> = {
   },
   no_process: {
     changes: { unfinished: [RUN], processes: [GONE] },
-    id: 'no_process',
     severity: 'critical',
     says: 'Run 12 is unfinished, but no process works on it',
-    alert: 'needs_person',
   },
   no_worker: {
     changes: { nightly: SCHEDULE, processes: [] },
-    id: 'no_worker',
-    severity: 'action',
     says: 'No worker is running to start the nightly sync',
-    alert: 'needs_person',
   },
   source_stale: {
     changes: { loads: [LOAD, { ...LOAD, stream: 'courses' }, { ...LOAD, stream: 'removed' }] },
     id: 'source_stale too_old',
-    severity: 'action',
     says: 'The load of the mirror is 3 d 5 h old, more than 26 h: rooms, courses',
     alert: 'source_stale',
   },
@@ -150,14 +136,12 @@ const TABLE: Record<ConcernKind, Row> = {
   run_failed: {
     changes: troubled({}),
     id: 'run_failed sync key_null',
-    severity: 'action',
     says: 'Run 12 (sync) failed: key_null',
     alert: 'run_failed',
   },
   gate: {
     changes: { gates: [GATE] },
     id: 'gate rooms retire limit',
-    severity: 'action',
     says: 'Run 12 holds 40 deactivations of rooms',
     alert: 'run_held',
   },
@@ -174,9 +158,7 @@ const TABLE: Record<ConcernKind, Row> = {
   run_paused: {
     changes: { unfinished: [PAUSED] },
     id: 'run_paused 12',
-    severity: 'action',
     says: 'Run 12 (sync) has been paused since 2026-03-02 04:30 UTC',
-    alert: 'needs_person',
   },
   run_waiting: {
     changes: {
@@ -184,28 +166,21 @@ const TABLE: Record<ConcernKind, Row> = {
       processes: [{ ...CONFIGURED, configurationLoadedAt: ago(30) }],
     },
     id: 'run_waiting 12',
-    severity: 'action',
     says: 'Run 12 (rooms) waits, because no running process has its configuration',
-    alert: 'needs_person',
   },
   configuration_former: {
     changes: { processes: [{ ...CONFIGURED, configurationChangedAt: ago(70) }] },
     id: 'configuration_former worker',
-    severity: 'action',
     says: '1 process (worker) has an old configuration',
-    alert: 'needs_person',
   },
   records: {
     changes: { causes: [CAUSE], unsettled: 1, records: [{ stream: 'rooms', status: 'dead', count: 1 }] },
     id: 'records rooms dead refused_400',
-    severity: 'action',
     says: 'given up (refused_400)',
-    alert: 'needs_person',
   },
   drift: {
     changes: { drift: [{ stream: 'rooms', kind: 'changed', count: 3 }] },
     id: 'drift rooms',
-    severity: 'action',
     says: '3 objects of rooms drift at the service',
     alert: 'drift',
   },
@@ -214,22 +189,17 @@ const TABLE: Record<ConcernKind, Row> = {
       discrepancies: [{ verdict: 'differs', count: 4, problems: 0 }],
       bookings: [{ verdict: 'differs', count: 4, problems: 0 }],
     },
-    id: 'bookings',
-    severity: 'action',
     says: '4 bookings do not agree',
-    alert: 'needs_person',
   },
   inbox: {
     changes: inbox('rooms'),
     id: 'inbox rooms',
-    severity: 'action',
     says: 'A change of rooms has waited for 2 h 0 min',
     alert: 'inbox',
   },
   inbox_unknown: {
     changes: inbox('halls'),
     id: 'inbox (not configured)',
-    severity: 'action',
     says: 'Changes wait for streams that are not in the configuration',
     alert: 'inbox',
   },
@@ -242,20 +212,15 @@ const TABLE: Record<ConcernKind, Row> = {
   },
   process_silent: {
     changes: { processes: [PROCESS, { ...GONE, id: 'b' }] },
-    id: 'process_silent',
     severity: 'notice',
     says: '1 process was killed, is suspended, or cannot reach the state',
   },
   triggers_gone: {
     changes: { lostTriggers: ['rooms'] },
-    id: 'triggers_gone',
-    severity: 'action',
     says: 'The triggers of rooms are missing or disabled, so only the next sync finds changes',
-    alert: 'needs_person',
   },
   claims_orphaned: {
     changes: { orphanedClaims: { records: 3, until: NOW } },
-    id: 'claims_orphaned',
     severity: 'notice',
     says: '3 records wait because a dead process had locked them',
   },
@@ -267,13 +232,11 @@ const TABLE: Record<ConcernKind, Row> = {
   },
   in_doubt: {
     changes: { inDoubt: { count: 2, latest: NOW } },
-    id: 'in_doubt',
     severity: 'notice',
     says: '2 objects will be checked again',
   },
   former_objects: {
     changes: { formerObjects: 2 },
-    id: 'former_objects',
     severity: 'notice',
     says: '2 former objects of records whose external id changed are not deactivated',
   },
@@ -338,7 +301,8 @@ describe('concerns', () => {
 
   it.each(Object.entries(TABLE))(
     'include %s, shown on every surface and in its alert',
-    (kind, { changes, id, severity, says, alert }) => {
+    (kind, { changes, id = kind, severity = 'action', says, ...row }) => {
+      const alert = row.alert ?? (severity === 'notice' ? undefined : 'needs_person');
       const situation = situationOf(changes);
       const found = concerns(situation);
       expect(found.find((one) => one.kind === kind)).toMatchObject({ id, severity });
@@ -424,8 +388,7 @@ describe('concerns', () => {
   });
 
   it('say that keys wait because no running worker has their stream', () => {
-    const fresh = { ...WAITING, oldestSeconds: 5 };
-    const waiting = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...fresh, stream }] } });
+    const waiting = (stream: string) => inbox(stream, { oldestSeconds: 5 });
     const silent = situationOf({ ...waiting('rooms'), processes: [GONE] });
     expect(concerns(silent).map(({ kind }) => kind)).not.toContain('inbox_unknown');
     expect(statusToText(silent, 'UTC')).toContain('No worker is running, so nothing processes these keys.');
@@ -467,14 +430,8 @@ describe('concerns', () => {
     }
   });
 
-  const APPROVAL = {
-    allowed: 40,
-    digest: null,
-    at: ago(5),
-    by: 'ada',
-    runId: 13,
-    expiresAt: new Date('2026-03-03T06:00:00Z'),
-  };
+  const expiresAt = new Date('2026-03-03T06:00:00Z');
+  const APPROVAL = { allowed: 40, digest: null, at: ago(5), by: 'ada', runId: 13, expiresAt };
   it.each([
     ['approved', { approval: APPROVAL }, 'Approved until 2026-03-03 06:00 UTC, for run 13.'],
     [
@@ -490,42 +447,27 @@ describe('concerns', () => {
     expect(statusToText(situationOf(changes), 'UTC').replaceAll(/\s+/g, ' ')).toContain(says);
   });
 
-  it.each([
+  const RETIRE = '--operation retire';
+  const FORMER = { accepted: 100, formerStreams: { halls: 40 } };
+  it.each<[changes: Partial<typeof GATE>, commands: string[]]>([
+    [{ operation: '*', reason: 'forbidden' }, ['sync rooms', 'reject 12 --stream rooms --gate forbidden']],
+    [{ reason: 'empty_source' }, ['sync rooms', `reject 12 --stream rooms ${RETIRE}`]],
     [
-      'for a forbidden request',
-      { operation: '*', reason: 'forbidden' },
-      ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --gate forbidden'],
-    ],
-    [
-      'for an empty source',
-      { reason: 'empty_source' },
-      ['slotsync sync rooms', 'slotsync reject 12 --stream rooms --operation retire'],
-    ],
-    [
-      'for refusals',
       { operation: '*', reason: 'refused' },
-      [
-        'slotsync approve 12 --stream rooms --gate refused',
-        'slotsync reject 12 --stream rooms --gate refused',
-      ],
+      ['approve 12 --stream rooms --gate refused', 'reject 12 --stream rooms --gate refused'],
     ],
     [
-      'for objects of a former stream',
-      {
-        operation: 'overwrite',
-        reason: 'owned_by_former_stream',
-        facts: { accepted: 100, formerStreams: { halls: 40 } },
-      },
+      { operation: 'overwrite', reason: 'owned_by_former_stream', facts: FORMER },
       [
-        'slotsync rename-stream halls rooms',
-        'slotsync approve 12 --stream rooms --operation overwrite',
-        'slotsync reject 12 --stream rooms --operation overwrite',
+        'rename-stream halls rooms',
+        'approve 12 --stream rooms --operation overwrite',
+        'reject 12 --stream rooms --operation overwrite',
       ],
     ],
-    ['in a stream that is not configured', { stream: 'halls' }, ['slotsync rename-stream halls <new>']],
-  ] as const)('name the commands that help with a gate closed %s', (_, changes, commands) => {
+    [{ stream: 'halls' }, ['rename-stream halls <new>']],
+  ])('name the commands that help with a closed gate: %o', (changes, commands) => {
     expect(concerns(situationOf({ gates: [{ ...GATE, ...changes }] }))).toMatchObject([
-      { severity: 'action', commands },
+      { severity: 'action', commands: commands.map((command) => `slotsync ${command}`) },
     ]);
   });
 
@@ -599,7 +541,10 @@ describe('the rules of alerts', () => {
     streamStates: Object.entries(of).map(([stream, problem]) => ({ ...STREAM, stream, problem })),
   });
   const twoFailed = problems({ rooms: FAILED, courses: { ...FAILED, runId: 13 } });
-  const stopped = (minutes: number) => ({ ...STOPPED, stoppedSince: ago(minutes) });
+  const missing = (code: string) => problems({ rooms: { ...PARTIAL, code } });
+  const stopped = (...minutes: number[]) => ({
+    processes: minutes.map((since) => ({ ...STOPPED, stoppedSince: ago(since) })),
+  });
   const inboxOf = (...ages: number[]) => ({
     inbox: {
       ...QUIET.inbox,
@@ -616,7 +561,8 @@ describe('the rules of alerts', () => {
     ...changes,
   });
   const begun = (hours: number) => success(null, undefined, { begunAt: ago(hours * HOUR) });
-  const reading = { id: 9, kind: 'reconcile', status: 'failed', errorCode: 'timeout' } as const;
+  const failed = { id: 9, kind: 'reconcile', status: 'failed', errorCode: 'timeout' } as const;
+  const reading = { ...failed, streams: [], finishedAt: NOW };
   const drift = (['changed', 'changed', 'missing', 'extra', 'stored_otherwise'] as const).map((kind, at) => ({
     stream: ['rooms', 'courses', 'rooms', 'halls', 'halls'][at] ?? '',
     kind,
@@ -633,12 +579,7 @@ describe('the rules of alerts', () => {
       {},
       ['run_failed stream mirror_query'],
     ],
-    [
-      'an alert for a failed reading without a stream',
-      { badReadings: [{ ...reading, streams: [], finishedAt: NOW }] },
-      {},
-      ['run_failed reconcile timeout'],
-    ],
+    ['a failed reading without a stream', { badReadings: [reading] }, {}, ['run_failed reconcile timeout']],
     [
       'one alert for each stream that a partial run left with failures',
       problems({ rooms: { ...PARTIAL, dead: 2 }, courses: { ...PARTIAL, failed: 1 }, staff: PARTIAL }),
@@ -646,31 +587,21 @@ describe('the rules of alerts', () => {
       ['run_partial sync courses', 'run_partial sync rooms'],
     ],
     [
-      'one alert for a run that is partial as a whole',
-      problems({ rooms: { ...PARTIAL, code: 'outcomes_missing' } }),
+      'a run that is partial as a whole',
+      missing('outcomes_missing'),
       {},
       ['run_partial sync outcomes_missing'],
     ],
     [
       'no alert for runs that are partial because the state was restored',
-      { ...TABLE.state_restored.changes, ...problems({ rooms: { ...PARTIAL, code: 'state_restored' } }) },
+      { ...TABLE.state_restored.changes, ...missing('state_restored') },
       {},
       ['state_restored'],
     ],
     ['no alert for a gate of a freeze', { gates: [FROZEN] }, {}, []],
-    [
-      'one alert for several processes that stopped sending',
-      { processes: [stopped(15), stopped(20), stopped(1)] },
-      {},
-      ['sending_stopped unauthorized'],
-    ],
-    ['no alert for a process that stopped just now', { processes: [stopped(14)] }, {}, []],
-    [
-      'sendingStoppedMinutes',
-      { processes: [stopped(6)] },
-      { sendingStoppedMinutes: 5 },
-      ['sending_stopped unauthorized'],
-    ],
+    ['one alert for several stopped processes', stopped(15, 20, 1), {}, ['sending_stopped unauthorized']],
+    ['no alert for a process that stopped just now', stopped(14), {}, []],
+    ['sendingStoppedMinutes', stopped(6), { sendingStoppedMinutes: 5 }, ['sending_stopped unauthorized']],
     ['sendingStoppedMinutes: false', { processes: [STOPPED] }, { sendingStoppedMinutes: false }, []],
     ['a success since one was due', success(3, 4), {}, []],
     ['no success since one was due', success(30, 4), {}, ['no_success sync']],
@@ -689,18 +620,8 @@ describe('the rules of alerts', () => {
     ['inboxMinutes', inboxOf(7200, 60), { inboxMinutes: 1 }, ['inbox courses', 'inbox rooms']],
     ['inboxMinutes: false', inboxOf(7200), { inboxMinutes: false }, []],
     ['changes of streams that are not configured', inboxOf(0, 0, 7200, 7200), {}, ['inbox (not configured)']],
-    [
-      'a concern without a rule of its own, for less than an hour',
-      { unfinished: [{ ...RUN, pausedAt: ago(59) }] },
-      {},
-      [],
-    ],
-    [
-      'a concern without a rule of its own, for an hour',
-      { unfinished: [{ ...RUN, pausedAt: ago(60) }] },
-      {},
-      ['run_paused 12'],
-    ],
+    ['without a rule, for less than an hour', { unfinished: [{ ...RUN, pausedAt: ago(59) }] }, {}, []],
+    ['without a rule, for an hour', { unfinished: [{ ...RUN, pausedAt: ago(60) }] }, {}, ['run_paused 12']],
   ])('choose the alerts: %s', (_, changes, rules, causes) => {
     expect(
       alertsOf(changes, rules)
