@@ -5,14 +5,16 @@ import { columnList, records } from '../schema.js';
 import { AWAITS_SECOND_ANSWER, EXTERNAL_ID_CHANGED, FIELDS_IN_DOUBT } from './record-state.js';
 
 /**
- * `given`: an outcome has a value for the column, in the property of the same name. `claimed`: a claim returns the value, as
- * a property of `ClaimedRecord`. `fact`: the value is about the object. A new owner of the object receives the value, and
- * without an object it is null. `adopted`: an acceptance, and a record that is made of an object at the service, have a value.
+ * `given`: an outcome has a value for the column. `claimed`: a claim returns the value, as a property of
+ * `ClaimedRecord`. `fact`: the value is about the object. A new owner of the object receives the value, and without an
+ * object it is null. `adopted`: an acceptance, and a record that is made of an object at the service, have a value.
  */
 type Use = 'given' | 'claimed' | 'fact' | 'adopted';
 
 interface Column {
   uses?: readonly Use[];
+  /** Property of the outcome with the value. Needed if the name differs from the column's. */
+  from?: string;
   /**
    * SQL for the value after outcome `o` of record `r`. Undefined: an outcome does not change the column. `accepted`,
    * `ended`, `sent`, `shared` and `counts_as` are from `assigning` of settle-records.ts.
@@ -54,8 +56,8 @@ const COLUMNS = {
     uses: ['claimed'],
     set: sql`CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END`,
   },
-  errorCode: { uses: ['given', 'claimed'], set: sql`o."errorCode"` },
-  errorMessage: { uses: ['given', 'claimed'], set: sql`o."errorMessage"` },
+  errorCode: { uses: ['given', 'claimed'], from: 'code', set: sql`o.code` },
+  errorMessage: { uses: ['given', 'claimed'], from: 'message', set: sql`o.message` },
   waitsFor: { uses: ['given'], set: sql`o."waitsFor"` },
   waitsSince: {
     uses: ['claimed'],
@@ -92,9 +94,9 @@ export type ColumnsFor<Wanted extends Use, Table = typeof COLUMNS> = {
     : never;
 }[keyof Table];
 
-const ALL = Object.entries<Column>(COLUMNS).map(([property, { uses, set }]) => {
+const ALL = Object.entries<Column>(COLUMNS).map(([property, { uses, from = property, set }]) => {
   const column = records[property as keyof typeof COLUMNS];
-  return { property, uses, set, name: column.name, typed: `"${property}" ${column.getSQLType()}` };
+  return { property, uses, from, set, name: column.name, typed: `"${from}" ${column.getSQLType()}` };
 });
 const list = (use: Use, part: 'name' | 'typed', write = (text: string) => text) =>
   sql.raw(ALL.flatMap(({ uses, [part]: text }) => (uses?.includes(use) ? write(text) : [])).join(', '));
@@ -117,7 +119,7 @@ const BESIDE_COLUMNS = {
 /** Properties of an outcome that its record's columns are set by, and the same as SQL with their types. */
 export const OUTCOME_PROPERTIES = [
   ...Object.keys(BESIDE_COLUMNS),
-  ...ALL.flatMap(({ property, uses }) => (uses?.includes('given') ? property : [])),
+  ...ALL.flatMap(({ from, uses }) => (uses?.includes('given') ? from : [])),
 ];
 export const OUTCOME_FIELDS = sql`${sql.raw(
   Object.entries(BESIDE_COLUMNS)

@@ -72,7 +72,7 @@ export function writeOutcomes({ token, stream, runId, outcomes, countedAs }: Set
   const kept = outcomes.filter(hasRecord);
   const accepted = kept.filter(isAcceptance);
   // No row owns an object that several rows share, unless the service holds the object as that row's.
-  const isSharing = sql`coalesce(o."errorCode" = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL`;
+  const isSharing = sql`coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL`;
   // Each row looks up its own outcome. PostgreSQL would execute a join with the list as a nested loop.
   return sql`WITH ${givenBy(outcomes)}, written AS (
     ${assigning(runId, countedAs, isSharing)}, claimed_by = NULL, claimed_until = NULL
@@ -149,9 +149,11 @@ const ROW_PROPERTIES = [...OUTCOME_PROPERTIES, 'names', 'values'];
 
 /** Returns JSON. It is concatenated: a JavaScript object with many keys takes twice as long. */
 function toRow(outcome: Outcome): string {
-  const { code: errorCode, message, waitsFor } = outcome as Partial<Reason>;
-  const texts = { errorMessage: message && storable(message), waitsFor: waitsFor && recordName(waitsFor) };
-  const given: object = errorCode === undefined ? outcome : { ...outcome, errorCode, ...texts };
+  const { message, waitsFor } = outcome as Partial<Reason>;
+  const given: object =
+    message === undefined
+      ? outcome
+      : { ...outcome, message: storable(message), waitsFor: waitsFor && recordName(waitsFor) };
   let json = '';
   for (const name of ROW_PROPERTIES) {
     const value = (given as Record<string, unknown>)[name];
