@@ -30,6 +30,31 @@ const gatesOf = async ({ state }: RoomWorld) =>
   );
 const forbidden = (operation: string, count: number) =>
   `rooms ${operation} forbidden ${count}: PUT /v1/objects answered 403: ${NO_RIGHT.message}`;
+
+describe('a gate that closes while a whole sync is planned', () => {
+  it('does not hold the key that the sync sends, and holds the other', async () => {
+    const limits = { update: { count: 1, percent: 0 } };
+    const world = await open(rooms({ limits }), { synced: ['A', 'B'] });
+    await world.rename('A', 'new');
+    const { mirror } = world;
+    world.useMirror({
+      ...mirror,
+      async *readHashes(...asked) {
+        yield* mirror.readHashes(...asked);
+        if (asked[1]?.keys) return;
+        await world.rename('B', 'new');
+        await world.planChanges('rooms', 'A', 'B');
+        expect(await gatesOf(world)).toEqual([expect.stringMatching(/^rooms update limit 2:/)]);
+      },
+    });
+    const { runId, queue } = await world.plan();
+    expect(await world.sql`SELECT local_key FROM slotsync.held`).toEqual([{ local_key: 'B' }]);
+    expect(await gatesOf(world)).toEqual([expect.stringMatching(/^rooms update limit 1:/)]);
+    await world.finish(runId, queue);
+    expect(world.namesOf(['A', 'B'])).toEqual(['new', 'Room B']);
+  });
+});
+
 describe('a forbidden write of one type', () => {
   it('ends the run and holds the stream, while other streams go on, until the right is given', async () => {
     const world = await open(roomsAndCourses());

@@ -92,7 +92,8 @@ async function keepBack(tx: Queries, plan: StreamPlan): Promise<KeptBack> {
     samples,
   }));
   let released = 0;
-  if (standing.gates.length > 0) {
+  // A whole plan takes long, so another plan may have closed a gate meanwhile.
+  if (isWhole || standing.gates.length > 0) {
     const isFrozen = standing.frozen !== null;
     released = await releaseReplaced(tx, { ...plan, startedAt: standing.at, isFrozen });
     if (isWhole && !isFrozen) await endApprovals(tx, plan);

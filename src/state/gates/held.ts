@@ -65,9 +65,9 @@ const IS_GONE = sql`(operation IS NOT DISTINCT FROM 'retire' AND EXISTS (SELECT 
   WHERE r.stream = held.stream AND r.local_key = held.local_key AND r.gone_since IS NOT NULL))`;
 
 /**
- * Deletes rows of `held` that a plan has replaced. A whole plan replaces all rows older than its start, other plans
- * replace the rows of their keys. Must be called after the plan has stored its held keys. Returns the number of deleted
- * rows.
+ * Deletes rows of `held` that a plan has replaced. A whole plan replaces all rows older than its start, and any plan
+ * replaces the rows of the keys that it sends or was to cover. Must be called after the plan has stored its held keys.
+ * Returns the number of deleted rows.
  */
 export async function releaseReplaced(
   tx: Queries,
@@ -83,7 +83,7 @@ export async function releaseReplaced(
   const { runId, stream, isWhole, keys, isFrozen } = plan;
   const ofBatches = sql`ANY (SELECT unnest(keys) FROM slotsync.batches WHERE run_id = ${runId}::bigint AND stream = ${stream})`;
   const isReplaced = isWhole
-    ? sql`planned_at < ${plan.startedAt}::text::timestamptz`
+    ? sql`(planned_at < ${plan.startedAt}::text::timestamptz OR (planned_at < now() AND local_key = ${ofBatches}))`
     : sql`planned_at < now() AND NOT ${IS_GONE} AND local_key = ${keys ? anyOf(keys) : ofBatches}`;
   return queryCount(tx)`DELETE FROM slotsync.held WHERE stream = ${stream} AND ${isReplaced}
     AND (reason = 'frozen' OR ${!isFrozen})`;
