@@ -12,48 +12,28 @@ const DEFER = failure('claimed');
 const DEAD = failure('refused');
 
 describe('the action after a failed attempt', () => {
+  const retry = (afterMs: number) => ({ action: 'retry', afterMs }) as const;
+  const defer = (afterMs: number) => ({ action: 'defer', afterMs }) as const;
+  const FAIL = { action: 'fail' } as const;
+  const RETURN = { action: 'return', afterMs: 0 } as const;
   it.each<[string, Partial<FailedAttempt>, ReturnType<typeof decideRetry>]>([
-    ['first failure', { error: RETRY }, { action: 'retry', afterMs: 1000 }],
-    ['third failure', { error: RETRY, attemptsMade: 2 }, { action: 'retry', afterMs: 4000 }],
-    ['eighth failure', { error: RETRY, attemptsMade: 7 }, { action: 'retry', afterMs: 60_000 }],
-    ['ninth failure', { error: RETRY, attemptsMade: 8 }, { action: 'fail' }],
-    ['last of two attempts', { error: RETRY, attemptsMade: 1, attempts: 2 }, { action: 'fail' }],
-    ['unclassified error', { error: new TypeError('x') }, { action: 'retry', afterMs: 1000 }],
-    ['permanent error', { error: DEAD }, { action: 'fail' }],
-    [
-      'throttled because others use the quota',
-      { error: failure('throttled'), attemptsMade: 8 },
-      { action: 'defer', afterMs: 5000 },
-    ],
-    ['a claim lost', { error: failure('claim_lost'), attemptsMade: 8 }, { action: 'defer', afterMs: 5000 }],
-    ['records claimed', { error: DEFER, lane: 'sync' }, { action: 'defer', afterMs: 5000 }],
-    [
-      'records claimed, incremental',
-      { error: DEFER, lane: 'incremental' },
-      { action: 'defer', afterMs: 250 },
-    ],
-    [
-      'records claimed, no attempt used up',
-      { error: DEFER, attemptsMade: 8 },
-      { action: 'defer', afterMs: 5000 },
-    ],
-    [
-      'circuit breaker says wait',
-      { error: RETRY, attemptsMade: 8, mustWait: true },
-      { action: 'defer', afterMs: 5000 },
-    ],
-    [
-      'circuit breaker says wait, permanent error',
-      { error: DEAD, mustWait: true },
-      { action: 'defer', afterMs: 5000 },
-    ],
-    [
-      'circuit breaker says wait, incremental',
-      { error: RETRY, lane: 'incremental', mustWait: true },
-      { action: 'defer', afterMs: 5000 },
-    ],
-    ['interrupted', { error: RETRY, attemptsMade: 8, isInterrupted: true }, { action: 'return', afterMs: 0 }],
-    ['interrupted, permanent error', { error: DEAD, isInterrupted: true }, { action: 'return', afterMs: 0 }],
+    ['first failure', { error: RETRY }, retry(1000)],
+    ['third failure', { error: RETRY, attemptsMade: 2 }, retry(4000)],
+    ['eighth failure', { error: RETRY, attemptsMade: 7 }, retry(60_000)],
+    ['ninth failure', { error: RETRY, attemptsMade: 8 }, FAIL],
+    ['last of two attempts', { error: RETRY, attemptsMade: 1, attempts: 2 }, FAIL],
+    ['unclassified error', { error: new TypeError('x') }, retry(1000)],
+    ['permanent error', { error: DEAD }, FAIL],
+    ['throttled because others use the quota', { error: failure('throttled'), attemptsMade: 8 }, defer(5000)],
+    ['a claim lost', { error: failure('claim_lost'), attemptsMade: 8 }, defer(5000)],
+    ['records claimed', { error: DEFER, lane: 'sync' }, defer(5000)],
+    ['records claimed, incremental', { error: DEFER, lane: 'incremental' }, defer(250)],
+    ['records claimed, no attempt used up', { error: DEFER, attemptsMade: 8 }, defer(5000)],
+    ['circuit breaker says wait', { error: RETRY, attemptsMade: 8, mustWait: true }, defer(5000)],
+    ['circuit breaker says wait, permanent error', { error: DEAD, mustWait: true }, defer(5000)],
+    ['breaker says wait, incremental', { error: RETRY, lane: 'incremental', mustWait: true }, defer(5000)],
+    ['interrupted', { error: RETRY, attemptsMade: 8, isInterrupted: true }, RETURN],
+    ['interrupted, permanent error', { error: DEAD, isInterrupted: true }, RETURN],
   ])('is decided: %s', (_, failed, expected) => {
     expect(decideRetry({ error: RETRY, attemptsMade: 0, ...failed }, () => 0.5)).toEqual(expected);
   });

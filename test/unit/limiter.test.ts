@@ -1,7 +1,7 @@
 // The local side of the quota, with a played store. test/integration/limiter.test.ts tests the real stores.
 import { setTimeout as pause } from 'node:timers/promises';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   createLimiter,
   type Lane,
@@ -25,6 +25,15 @@ function playStore(answer: (call: number) => SlotAnswer | Promise<SlotAnswer> = 
     usage: () => Promise.reject(new Error('not played')),
   };
   return { store, takes, withdrawn, released, throttled };
+}
+
+/** Plays a store that answers its first question when the test calls `answer`, and no other. */
+function playHeldStore() {
+  let answer: (taken: SlotAnswer) => void = () => {};
+  const held = new Promise<SlotAnswer>((resolve) => (answer = resolve));
+  const played = playStore((call) => (call === 1 ? held : never()));
+  const asked = () => until(() => played.takes.length === 1, { describe: 'the head to ask' });
+  return { ...played, asked, answer: (taken: SlotAnswer) => answer(taken) };
 }
 
 const granted = (call: number, waitMs = 0): SlotAnswer => ({ grants: [{ token: `token-${call}`, waitMs }] });
@@ -76,14 +85,13 @@ describe('the local line for slots', () => {
   });
 
   it('hands out the grants of one answer in order, and releases surplus grants', async () => {
-    let answer: (taken: SlotAnswer) => void = () => {};
-    const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
+    const { store, takes, released, asked, answer } = playHeldStore();
     const limiter = limiterOf({ store, storeTimeoutMs: 10_000 });
     const leave = new AbortController();
     const served: string[] = [];
     const waiting = ['a', 'b'].map((name) => limiter.take('sync').then(() => served.push(name)));
     const leaving = limiter.take('sync', leave.signal);
-    await until(() => takes.length === 1, { describe: 'the question' });
+    await asked();
     leave.abort();
     await expect(leaving).rejects.toThrow();
     answer({ grants: [1, 2, 3].map((one) => ({ token: `token-${one}`, waitMs: 0 })) });
@@ -123,15 +131,12 @@ describe('an abandoned wait for a slot', () => {
   });
 
   it('leaves a grant in transit to the next waiter', async () => {
-    let answer: (taken: SlotAnswer) => void = () => {};
-    const { store, takes, released } = playStore((call) =>
-      call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
-    );
+    const { store, released, asked, answer } = playHeldStore();
     const limiter = limiterOf({ store });
     const leave = new AbortController();
     const first = limiter.take('sync', leave.signal);
     const second = limiter.take('sync');
-    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    await asked();
     leave.abort();
     await expect(first).rejects.toThrow();
     answer(granted(1));
@@ -140,11 +145,10 @@ describe('an abandoned wait for a slot', () => {
   });
 
   it('releases a grant in transit when nobody waits', async () => {
-    let answer: (taken: SlotAnswer) => void = () => {};
-    const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
+    const { store, released, asked, answer } = playHeldStore();
     const leave = new AbortController();
     const take = limiterOf({ store }).take('sync', leave.signal);
-    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    await asked();
     leave.abort();
     await expect(take).rejects.toThrow();
     answer(granted(1));
@@ -218,11 +222,10 @@ describe('the registration of a line at the store', () => {
   });
 
   it('is withdrawn when the last waiter has left while the store was asked', async () => {
-    let answer: (taken: SlotAnswer) => void = () => {};
-    const { store, takes, withdrawn } = playStore(() => new Promise((resolve) => (answer = resolve)));
+    const { store, withdrawn, asked, answer } = playHeldStore();
     const leave = new AbortController();
     const take = limiterOf({ store }).take('sync', leave.signal);
-    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    await asked();
     leave.abort();
     await expect(take).rejects.toThrow();
     answer(refused(60_000));
@@ -292,14 +295,9 @@ describe('a slot of the quota', () => {
   });
 
   it('is released by a retry when the store fails, without an error for its holder', async () => {
-    let failures = 0;
     const { store, released } = playStore();
-    const failing: SlotStore = {
-      ...store,
-      release: (token) =>
-        failures++ < 1 ? Promise.reject(new Error('connection lost')) : store.release(token),
-    };
-    const slot = await limiterOf({ store: failing }).take('sync');
+    const release = vi.fn(store.release).mockRejectedValueOnce(new Error('connection lost'));
+    const slot = await limiterOf({ store: { ...store, release } }).take('sync');
     await slot.release();
     expect(released).toEqual(['token-1']);
   });
@@ -334,18 +332,11 @@ describe('a store of the quota that cannot be reached', () => {
     const { store, takes } = playStore(away);
     const limiter = limiterOf({ store, giveUpMs: 150 });
     const began = performance.now();
-    const waiting = await Promise.allSettled([
-      limiter.take('sync'),
-      limiter.take('sync'),
-      limiter.take('verify'),
-    ]);
+    const lanes = ['sync', 'sync', 'verify'] as const;
+    const waiting = await Promise.allSettled(lanes.map((lane) => limiter.take(lane)));
     expect(performance.now() - began).toBeGreaterThan(149);
-    for (const take of waiting) {
-      expect(take).toMatchObject({
-        status: 'rejected',
-        reason: { code: 'quota_unavailable', disposition: 'retry' },
-      });
-    }
+    const reason = { code: 'quota_unavailable', disposition: 'retry' };
+    expect(waiting).toMatchObject(lanes.map(() => ({ status: 'rejected', reason })));
     expect(takes.length).toBeGreaterThan(3);
   });
 
@@ -362,10 +353,7 @@ describe('a store of the quota that cannot be reached', () => {
   });
 
   it('counts as unreachable when it is silent, and its late grants are released', async () => {
-    let answer: (taken: SlotAnswer) => void = () => {};
-    const { store, released } = playStore((call) =>
-      call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
-    );
+    const { store, released, answer } = playHeldStore();
     const limiter = limiterOf({ store, storeTimeoutMs: 30, giveUpMs: 60 });
     await expect(limiter.take('sync')).rejects.toMatchObject({ code: 'quota_unavailable' });
     answer({ grants: ['one', 'two'].map((token) => ({ token, waitMs: 0 })) });

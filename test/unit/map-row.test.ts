@@ -63,58 +63,29 @@ describe('a row that cannot become an object', () => {
     throw new Error('the row was mapped');
   };
 
+  const thrown = (error: unknown) => () => {
+    throw error;
+  };
+  const TEXT = "rooms.fields['f']: a text with a NUL character or half a character cannot be sent";
   it.each<[string, Partial<Declaration>, string]>([
-    ['a column that is not there', { fields: { f: 'nmae' } }, "rooms.fields['f']: there is no column nmae"],
-    [
-      'a function that asks for a column that is not there',
-      { fields: { f: (r) => r.nmae } },
-      "rooms.fields['f']: there is no column nmae",
-    ],
+    ['a missing column', { fields: { f: 'nmae' } }, "rooms.fields['f']: there is no column nmae"],
+    ['a missing column in a function', { fields: { f: (r) => r.nmae } }, "['f']: there is no column nmae"],
     [
       'a function that throws',
-      {
-        fields: {
-          f: () => {
-            throw new Error('credits is not a number');
-          },
-        },
-      },
-      "rooms.fields['f']: credits is not a number",
+      { fields: { f: thrown(new Error('no number')) } },
+      "rooms.fields['f']: no number",
     ],
-    [
-      'a function that throws something else',
-      {
-        fields: {
-          f: () => {
-            // oxlint-disable-next-line no-throw-literal -- configurations do what they like
-            throw 'no';
-          },
-        },
-      },
-      "rooms.fields['f']: no",
-    ],
-    [
-      'a value that cannot be sent',
-      { fields: { f: () => Number.NaN } },
-      "rooms.fields['f']: NaN is not a number",
-    ],
+    ['a function that throws something else', { fields: { f: thrown('no') } }, "rooms.fields['f']: no"],
+    ['a value that cannot be sent', { fields: { f: () => NaN } }, "rooms.fields['f']: NaN is not a number"],
     [
       'a function that changes the row',
       { fields: { f: (r) => ((r as { name: string }).name = 'Curie') } },
       "rooms.fields['f']: a function must not change the row",
     ],
+    ['a function that makes a NUL character', { fields: { f: (r) => `${r.name}\0` } }, TEXT],
+    ['a function that cuts a character in two', { fields: { f: () => '😀'.slice(0, 1) } }, TEXT],
     [
-      'a function that makes a NUL character',
-      { fields: { f: (r) => `${r.name}\0` } },
-      "rooms.fields['f']: a text with a NUL character or half a character cannot be sent",
-    ],
-    [
-      'a function that cuts a character in two',
-      { fields: { f: () => '😀'.slice(0, 1) } },
-      "rooms.fields['f']: a text with a NUL character or half a character cannot be sent",
-    ],
-    [
-      'an external id without a column',
+      'an unknown column in its id',
       { externalId: 'room_{cdoe}' },
       'rooms.externalId: there is no column cdoe',
     ],
@@ -151,23 +122,15 @@ describe('a reference of a row', () => {
   const needed = (stream: ReturnType<typeof streamOf>, of: Row = row) =>
     mapRow(stream, of).references.map(({ localKey }) => localKey);
 
+  const GROUP = { stream: 'groups', key: ['programme', 'year'] };
+  const BUILDING = { stream: 'buildings', key: 'building' };
   it.each<[string, { stream: string; key: string | string[] }, Row, string[]]>([
-    ['is the local key its column holds', { stream: 'buildings', key: 'building' }, {}, ['N']],
-    ['is empty when the column is null', { stream: 'buildings', key: 'building' }, { building: null }, []],
+    ['is the local key its column holds', BUILDING, {}, ['N']],
+    ['is empty when the column is null', BUILDING, { building: null }, []],
     ['is several when the column holds a list', { stream: 'buildings', key: 'tags' }, {}, ['a', 'b']],
-    ['is joined of several columns', { stream: 'groups', key: ['programme', 'year'] }, {}, ['TEK|2025']],
-    [
-      'is escaped as the key is',
-      { stream: 'groups', key: ['programme', 'year'] },
-      { programme: 'a|b' },
-      [String.raw`a\|b|2025`],
-    ],
-    [
-      'is empty when any of its columns is null',
-      { stream: 'groups', key: ['programme', 'year'] },
-      { year: null },
-      [],
-    ],
+    ['is joined of several columns', GROUP, {}, ['TEK|2025']],
+    ['is escaped as the key is', GROUP, { programme: 'a|b' }, [String.raw`a\|b|2025`]],
+    ['is empty when any of its columns is null', GROUP, { year: null }, []],
   ])('%s', (_, reference, changes, keys) => {
     expect(needed(referring(reference), { ...row, ...changes })).toEqual(keys);
   });

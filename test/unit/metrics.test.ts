@@ -5,15 +5,8 @@ import { cacheReading } from '../../src/http/cached-reading.js';
 import { type CountedFacts, type GaugeFacts, createMetrics } from '../../src/http/metrics.js';
 import { GATE, LOAD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN, STREAM } from '../support/situations.js';
 
-const USAGE = {
-  rate: 20,
-  allowed: 18,
-  held: 3,
-  cooling: 5,
-  free: 10,
-  lanes: { incremental: 1, sync: 2 },
-  pausedMs: 1500,
-};
+const SLOTS = { rate: 20, allowed: 18, held: 3, cooling: 5, free: 10 };
+const USAGE = { ...SLOTS, lanes: { incremental: 1, sync: 2 }, pausedMs: 1500 };
 const ago = (seconds: number) => new Date(NOW.getTime() - seconds * 1000);
 const STOPPED = { stoppedSince: ago(33), errorCode: 'service_failed', errorMessage: '' };
 const STATE: GaugeFacts = {
@@ -227,94 +220,82 @@ describe('the metrics', () => {
 });
 
 describe('a cached reading', () => {
-  const OPTIONS = { keepMs: 1000, withinMs: 20 };
+  /** Caches the answers of `read` for a second. Moves the clock, and counts how often it is read. */
+  function cache<T>(read: () => Promise<T>, options: Partial<Parameters<typeof cacheReading>[1]> = {}) {
+    const seen = { now: 0, asked: 0 };
+    const counted = () => {
+      seen.asked++;
+      return read();
+    };
+    const cached = cacheReading(counted, { keepMs: 1000, withinMs: 20, now: () => seen.now, ...options });
+    return { seen, read: cached };
+  }
 
   it('is kept for the configured time, and then repeated', async () => {
-    let now = 0;
-    let asked = 0;
-    const read = cacheReading(async () => ++asked, { ...OPTIONS, now: () => now });
-    expect(await Promise.all([read(), read()])).toEqual([1, 1]);
-    now = 999;
-    expect(await read()).toBe(1);
-    now = 1000;
-    expect(await read()).toBe(2);
+    const { seen, read } = cache(async () => 'up');
+    expect(await Promise.all([read(), read()])).toEqual(['up', 'up']);
+    for (const [now, asked] of [
+      [999, 1],
+      [1000, 2],
+    ] as const) {
+      seen.now = now;
+      await read();
+      expect(seen.asked).toBe(asked);
+    }
   });
 
-  it('is kept for a multiple of its duration when it is slow', async () => {
-    let now = 0;
-    let asked = 0;
-    const slow = async () => {
-      now += 500;
-      return ++asked;
-    };
-    const read = cacheReading(slow, { ...OPTIONS, keepTimes: 9, now: () => now });
-    expect(await read()).toBe(1);
-    now = 4999;
-    expect(await read()).toBe(1);
-    now = 5000;
-    expect(await read()).toBe(2);
-  });
-
-  it('is kept by its own duration, without the time until its turn', async () => {
-    let now = 0;
-    let asked = 0;
-    const inTurn = (work: () => Promise<number>) => {
-      now += 4000;
+  it.each([
+    ['its reading', 500, 0],
+    ['its reading, without the time until its turn', 0, 4000],
+  ])('is kept for a multiple of the duration of %s', async (_, ms, turnMs) => {
+    const inTurn = (work: () => Promise<unknown>) => {
+      seen.now += turnMs;
       return work();
     };
-    const read = cacheReading(async () => ++asked, { ...OPTIONS, keepTimes: 9, inTurn, now: () => now });
-    expect(await read()).toBe(1);
-    now = 4999;
-    expect(await read()).toBe(1);
-    now = 5000;
-    expect(await read()).toBe(2);
+    const work = async () => void (seen.now += ms);
+    const { seen, read } = cache(work, { keepTimes: 9, inTurn });
+    for (const [now, asked] of [
+      [0, 1],
+      [4999, 1],
+      [5000, 2],
+    ] as const) {
+      seen.now = now;
+      await read();
+      expect(seen.asked).toBe(asked);
+    }
   });
 
   it('times out, and is not repeated while it is still running', async () => {
-    let now = 0;
-    let asked = 0;
     const late = createLater<string>();
-    const slow = () => {
-      asked++;
-      return late.promise;
-    };
-    const read = cacheReading(slow, { ...OPTIONS, now: () => now });
+    const { seen, read } = cache(() => late.promise);
     await expect(read()).rejects.toMatchObject({ code: 'ETIMEDOUT' });
-    now = 5000;
+    seen.now = 5000;
     const second = read();
     late.resolve('late');
     expect(await second).toBe('late');
-    expect(asked).toBe(1);
+    expect(seen.asked).toBe(1);
   });
 
   it('is kept even if it ends after every caller has timed out', async () => {
-    let now = 0;
-    let asked = 0;
     const late = createLater<string>();
-    const slow = () => {
-      asked++;
-      return late.promise;
-    };
-    const read = cacheReading(slow, { ...OPTIONS, keepTimes: 9, now: () => now });
+    const { seen, read } = cache(() => late.promise, { keepTimes: 9 });
     await expect(read()).rejects.toMatchObject({ code: 'ETIMEDOUT' });
-    now = 5000;
+    seen.now = 5000;
     late.resolve('late');
     await late.promise;
     await new Promise(setImmediate);
-    now = 49_000;
+    seen.now = 49_000;
     expect(await read()).toBe('late');
-    expect(asked).toBe(1);
+    expect(seen.asked).toBe(1);
   });
 
   it('passes a failure on, and is repeated after the configured time', async () => {
-    let now = 0;
     let fails = true;
-    const flaky = async () => (fails ? Promise.reject(new Error('down')) : 'up');
-    const read = cacheReading(flaky, { ...OPTIONS, now: () => now });
+    const { seen, read } = cache(async () => (fails ? Promise.reject(new Error('down')) : 'up'));
     await expect(read()).rejects.toThrow('down');
     fails = false;
     await expect(read()).rejects.toThrow('down');
-    now = 1000;
+    seen.now = 1000;
     expect(await read()).toBe('up');
   });
 });
