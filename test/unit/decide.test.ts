@@ -63,6 +63,8 @@ const approved = (allowed: number, changes: Partial<PlanGate> = {}) => ({
 const update = { operation: 'update', count: 3 } as const;
 const create = { operation: 'create', count: 3 } as const;
 const FEW = { count: 2, percent: 2 };
+const REFUSED = gate({ operation: '*', reason: 'refused', count: 50 });
+const TAKEN = { operation: 'overwrite', count: 1, formerStreams: { spaces: 1 } } as const;
 
 describe('the decision about an operation, before any limit', () => {
   it.each<[string, Given, string]>([
@@ -72,23 +74,11 @@ describe('the decision about an operation, before any limit', () => {
     ['a freeze rather than an empty source', { frozen: 'exams', ...EMPTY }, '* frozen'],
     ['a freeze rather than doubt about the mirror', { frozen: 'exams', load: LOAD }, '* frozen'],
     ['a freeze, whatever was approved', { frozen: 'exams', ...approved(11) }, '* frozen'],
-    [
-      'a freeze rather than a closed gate',
-      { frozen: 'exams', ...PART, gates: [gate({ operation: '*', reason: 'refused' })] },
-      '* frozen',
-    ],
+    ['a freeze rather than a closed gate', { frozen: 'exams', ...PART, gates: [REFUSED] }, '* frozen'],
     ['an empty source', { ...EMPTY, count: 1 }, 'retire empty_source'],
     ['an empty source, whatever was approved', { ...EMPTY, ...approved(11) }, 'retire empty_source'],
-    [
-      'an empty source, although records were released',
-      { ...EMPTY, count: 2, released: 2 },
-      'retire empty_source',
-    ],
-    [
-      'a freeze of the stream that has the object',
-      { operation: 'overwrite', count: 1, formerStreams: { spaces: 1 }, isFormerFrozen: true },
-      'overwrite owned_by_former_stream',
-    ],
+    ['an empty source with released records', { ...EMPTY, count: 2, released: 2 }, 'retire empty_source'],
+    ['a freeze of the former stream', { ...TAKEN, isFormerFrozen: true }, 'overwrite owned_by_former_stream'],
     ['an empty source rather than doubt', { ...EMPTY, mirrorChange: RESTORED }, 'retire empty_source'],
   ])('holds the operation because of %s', (_, given, expected) => {
     expect(verdictOf(given, { retire: { count: 1000, percent: 100 } })).toBe(expected);
@@ -100,30 +90,19 @@ describe('the decision about an operation, before any limit', () => {
 });
 
 describe('the decision about a part of a stream, after a whole plan', () => {
-  const refused = gate({ operation: '*', reason: 'refused', count: 50 });
   const forbidden = gate({ operation: 'update', reason: 'forbidden' });
   const limited = gate({ operation: 'update', count: 30 });
   const taken = gate({ operation: 'overwrite', reason: 'owned_by_former_stream' });
   it.each<[string, Given, string, string]>([
-    ['refused, all operations', { ...update, gates: [refused] }, '* refused', 'sent'],
+    ['refused, all operations', { ...update, gates: [REFUSED] }, '* refused', 'sent'],
     ['forbidden', { ...update, gates: [forbidden] }, 'update forbidden', 'sent'],
     ['forbidden, of another operation', { ...create, gates: [forbidden] }, 'sent', 'sent'],
-    ['refused, at the first filling', { ...create, accepted: 0, gates: [refused] }, '* refused', 'exempt'],
+    ['refused, at the first filling', { ...create, accepted: 0, gates: [REFUSED] }, '* refused', 'exempt'],
     ['limit', { ...update, count: 1, gates: [limited] }, 'update limit', 'sent'],
     ['limit, of another operation', { ...create, gates: [limited] }, 'sent', 'sent'],
-    [
-      'owned by a former stream',
-      { operation: 'overwrite', count: 1, gates: [taken], formerStreams: { spaces: 1 } },
-      'overwrite owned_by_former_stream',
-      'sent',
-    ],
-    [
-      'frozen, of a freeze that has ended',
-      { ...update, gates: [gate({ reason: 'frozen' })] },
-      'sent',
-      'sent',
-    ],
-    ['refused before limit', { ...update, gates: [limited, refused] }, '* refused', 'sent'],
+    ['of a former stream', { ...TAKEN, gates: [taken] }, 'overwrite owned_by_former_stream', 'sent'],
+    ['of a freeze that has ended', { ...update, gates: [gate({ reason: 'frozen' })] }, 'sent', 'sent'],
+    ['refused before limit', { ...update, gates: [limited, REFUSED] }, '* refused', 'sent'],
   ])('follows a gate that is still closed: %s', (_, given, ofPart, ofWhole) => {
     const limits = { update: { count: 5, percent: 5 }, create: { count: 5, percent: 5 } };
     expect(verdictOf({ ...given, isWhole: false }, limits)).toBe(ofPart);
@@ -256,16 +235,8 @@ describe('the decision after records were sent within a day', () => {
     ['exactly the limit in total', { count: 1, accepted: 40, earlier: 9 }, 'sent'],
     ['one more than the limit', { count: 1, accepted: 40, earlier: 10 }, 'retire limit'],
     // Retired records are not among the accepted ones any more; updated ones are.
-    [
-      'deactivations: a share of all records that there were',
-      { count: 11, accepted: 189, earlier: 10 },
-      'retire limit',
-    ],
-    [
-      'deactivations: not a share of the remaining records',
-      { count: 11, accepted: 200, earlier: 10 },
-      'sent',
-    ],
+    ['deactivations: a share of all records', { count: 11, accepted: 189, earlier: 10 }, 'retire limit'],
+    ['deactivations: not a share of the remaining', { count: 11, accepted: 200, earlier: 10 }, 'sent'],
     ['updates: a share of the present records', { ...update, accepted: 130, earlier: 10 }, 'sent'],
     ['updates: not a share of more records', { ...update, accepted: 129, earlier: 10 }, 'update limit'],
   ])('counts the sent records against the limit: %s', (_, given, expected) => {
@@ -292,6 +263,8 @@ describe('the decision after records were sent within a day', () => {
 
 describe('the decision with an approval', () => {
   const exactly = { allowedDigest: 'these' };
+  const ofAll = (byOperation: object) =>
+    approved(50, { operation: '*', reason: 'refused', facts: { accepted: 0, byOperation } });
   it.each<[string, Given, string]>([
     ['as many as approved', approved(11), 'exempt'],
     ['fewer than approved', approved(12), 'exempt'],
@@ -304,33 +277,9 @@ describe('the decision with an approval', () => {
       'retire limit',
     ],
     ['approval of another operation', approved(11, { operation: 'update' }), 'retire limit'],
-    [
-      'approval of all operations, counted by operation',
-      approved(50, {
-        operation: '*',
-        reason: 'refused',
-        facts: { accepted: 0, byOperation: { retire: 11, create: 39 } },
-      }),
-      'exempt',
-    ],
-    [
-      'approval of all operations, with fewer of this operation',
-      approved(50, {
-        operation: '*',
-        reason: 'refused',
-        facts: { accepted: 0, byOperation: { retire: 10, create: 40 } },
-      }),
-      'retire limit',
-    ],
-    [
-      'approval of all operations, with none of this operation',
-      approved(50, {
-        operation: '*',
-        reason: 'refused',
-        facts: { accepted: 0, byOperation: { create: 50 } },
-      }),
-      'retire limit',
-    ],
+    ['approval of all operations, counted by operation', ofAll({ retire: 11, create: 39 }), 'exempt'],
+    ['approval of all operations, fewer of this one', ofAll({ retire: 10, create: 40 }), 'retire limit'],
+    ['approval of all operations, none of this one', ofAll({ create: 50 }), 'retire limit'],
     [
       'approval that waits for writes of the stream',
       { ...approved(11), hasUnsentWrites: true },
@@ -357,20 +306,15 @@ describe('the decision with an approval', () => {
   });
 
   it('prefers the approval of one operation to the approval of all operations', () => {
-    const ofAll = gate({
-      operation: '*',
-      reason: 'refused',
-      allowed: 50,
-      facts: { accepted: 0, byOperation: { retire: 7 } },
-    });
-    expect(findApproval([ofAll, gate({ allowed: 11 })], 'retire')).toEqual({ allowed: 11, digest: null });
-    expect(findApproval([ofAll, gate()], 'retire')).toEqual({ allowed: 7, digest: null });
+    const { gates } = ofAll({ retire: 7 });
+    expect(findApproval([...gates, gate({ allowed: 11 })], 'retire')).toEqual({ allowed: 11, digest: null });
+    expect(findApproval([...gates, gate()], 'retire')).toEqual({ allowed: 7, digest: null });
     expect(findApproval([gate()], 'retire')).toBeUndefined();
   });
 });
 
 describe('the decision about objects of a stream that left the configuration', () => {
-  const taken = { operation: 'overwrite', count: 60, formerStreams: { spaces: 60 } } as const;
+  const taken = { ...TAKEN, count: 60, formerStreams: { spaces: 60 } };
   it('names the stream in a gate beyond the limit', () => {
     expect(verdictOf(taken)).toBe('overwrite owned_by_former_stream');
     expect(factsOf(taken)).toMatchObject({ formerStreams: { spaces: 60 } });

@@ -19,15 +19,7 @@ const HISTORY: History = {
     { stream: 'rooms', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 12 },
     { stream: 'courses', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 30 },
   ],
-  hour: {
-    from: STEP.at,
-    seconds: 60,
-    steps: [STEP],
-    requests: 600,
-    throttled: 1,
-    fastest: 18,
-    fastestAt: STEP.at,
-  },
+  hour: { ...STEP, from: STEP.at, seconds: 60, steps: [STEP], fastestAt: STEP.at } as History['hour'],
   lastNight: undefined,
 };
 const RECORDS = [
@@ -56,21 +48,17 @@ const FREEZE = {
   frozenBy: null,
 } as unknown as SituationFacts['freezes'][number];
 const DEAD = { causes: [CAUSE], unsettled: 1 };
-const UNDER_WAY = {
-  run: { ...RUN, id: 12 },
-  progress: { total: 200, done: 88, batchesLeft: 3 },
-};
+const UNDER_WAY = { run: RUN, progress: { total: 200, done: 88, batchesLeft: 3 } };
 const known = (changes: Partial<SituationFacts['known']>) => ({ known: { ...QUIET.known, ...changes } });
 
 describe('the headline of the situation', () => {
+  const IN_SYNC = '1 100 records in sync, last sync 05:00';
+  const answer = { binding: { ...QUIET.binding, succeededAt: new Date(0) } as typeof QUIET.binding };
+  const empty = { records: [], ...known({ hasRecords: false }) };
   it.each<[string, Partial<SituationFacts>, string]>([
-    ['succeeded', {}, 'All well: 1 100 records in sync, last sync 05:00'],
+    ['succeeded', {}, `All well: ${IN_SYNC}`],
     ['succeeded', { succeededAt: null }, 'All well: 1 100 records in sync, no sync of all streams yet'],
-    [
-      'neutral',
-      { binding: { ...(QUIET.binding as NonNullable<typeof QUIET.binding>), succeededAt: new Date(0) } },
-      'No action needed: 1 100 records in sync, last sync 05:00',
-    ],
+    ['neutral', answer, `No action needed: ${IN_SYNC}`],
     ['held', { ...DEAD, gates: [GATE] }, '2 things need you: 1 hold, 1 record to correct'],
     ['failed', { whyReadOnly: 'standby' }, '1 thing needs you: state is read-only'],
     [
@@ -79,22 +67,18 @@ describe('the headline of the situation', () => {
       'Run 12 (sync) under way, 44 %, done about 06:10',
     ],
     ['paused', { freezes: [FREEZE] }, 'Frozen until 2026-03-07 12:00 UTC: nothing is written'],
+    ['neutral', empty, 'Nothing is synced yet: to begin: slotsync sync'],
     [
       'neutral',
-      { records: [], ...known({ hasRecords: false }) },
-      'Nothing is synced yet: to begin: slotsync sync',
-    ],
-    [
-      'neutral',
-      { records: [], nightly: SCHEDULE, ...known({ hasRecords: false }) },
+      { ...empty, nightly: SCHEDULE },
       'Nothing is synced yet: the first nightly sync is due 2026-03-03 01:00 UTC',
     ],
-    ['neutral', { unsettled: 3 }, 'No action needed: 1 100 records in sync, last sync 05:00'],
-    ['neutral', known({ drifting: 1 }), 'No action needed: 1 100 records in sync, last sync 05:00'],
+    ['neutral', { unsettled: 3 }, `No action needed: ${IN_SYNC}`],
+    ['neutral', known({ drifting: 1 }), `No action needed: ${IN_SYNC}`],
     [
       'neutral',
       known({ due: [{ stream: 'rooms', since: NOW, reason: 'new' }] }),
-      'No action needed: 1 100 records in sync, last sync 05:00',
+      `No action needed: ${IN_SYNC}`,
     ],
   ])('has the status %s', (status, changes, line) => {
     const { headline } = situationDocument(situationOf(changes));

@@ -9,7 +9,6 @@ import { configSchema } from '../../src/streams/config-schema.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const read = (file: string) => readFileSync(path.join(root, file), 'utf8');
-const readme = read('README.md');
 const docs = readdirSync(`${root}docs`)
   .filter((file) => file.endsWith('.md'))
   .map((file) => `docs/${file}`);
@@ -45,16 +44,14 @@ const anchorOf = (heading: string) =>
 const anchorsOf = (page: string) =>
   [...read(page).matchAll(/^#+ (.+)$/gm)].map(([, text = '']) => anchorOf(text));
 
-describe('the README', () => {
-  it('begins with the two commands that do all the set-up', () => {
-    expect(readme).toMatch(/```sh\nnpm ci && npm run demo .*\nnpm ci && npm test .*\n```/);
-  });
-});
-
 describe('the pages of docs', () => {
   it('list exactly the commands that exist', () => {
     const named = rows('docs/commands.md').map(([, command = '']) => /`([\w-]+)/.exec(command)?.[1] ?? '');
     expect(named.toSorted()).toEqual(commands.toSorted());
+  });
+
+  it('begin with the two commands that do all the set-up', () => {
+    expect(read('README.md')).toMatch(/```sh\nnpm ci && npm run demo .*\nnpm ci && npm test .*\n```/);
   });
 
   it('say what every command needs', () => {
@@ -79,17 +76,15 @@ describe('the pages of docs', () => {
   });
 });
 
-describe('a page', () => {
-  const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
-    .filter((file) => !/(^|\/)(node_modules|dist|\.git)\//.test(file))
-    .map((file) => `/${file.replaceAll(path.sep, '/')}`);
+const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
+  .map((file) => file.replaceAll(path.sep, '/'))
+  .filter((file) => !/(^|\/)(node_modules|dist[^/]*|\.git)\//.test(file));
 
-  it.each(['CONTRIBUTING.md', ...pages])('names only source files that exist: %s', (page) => {
-    const named = [...read(page).matchAll(/`((?:[\w.-]+\/)*[\w.-]+\.(?:ts|mjs|lua))`/g)].map(
-      ([, name = '']) => name,
-    );
-    expect(named.filter((name) => !files.some((file) => file.endsWith(`/${name}`)))).toEqual([]);
-  });
+it.each(['CONTRIBUTING.md', ...pages])('names only source files that exist: %s', (page) => {
+  const named = [...read(page).matchAll(/`((?:[\w.-]+\/)*[\w.-]+\.(?:ts|mjs|lua))`/g)].map(
+    ([, name = '']) => name,
+  );
+  expect(named.filter((name) => !files.some((file) => `/${file}`.endsWith(`/${name}`)))).toEqual([]);
 });
 
 describe.each(pages)('%s', (page) => {
@@ -117,15 +112,7 @@ describe.each(pages)('%s', (page) => {
 });
 
 /** All pages of the repository, also those of tests and benchmarks. */
-const allPages = readdirSync(root, { recursive: false, withFileTypes: true })
-  .flatMap((entry) =>
-    entry.isDirectory() && !/^(\.git|node_modules|dist.*)$/.test(entry.name)
-      ? readdirSync(path.join(root, entry.name), { recursive: true, encoding: 'utf8' }).map(
-          (file) => `${entry.name}/${file.replaceAll(path.sep, '/')}`,
-        )
-      : [entry.name],
-  )
-  .filter((file) => file.endsWith('.md'));
+const allPages = files.filter((file) => file.endsWith('.md'));
 
 describe.each(allPages)('%s', (page) => {
   it('links only to files and headings that exist', () => {
@@ -146,30 +133,13 @@ describe.each(allPages)('%s', (page) => {
 describe('docs/configuration.md', () => {
   const configuration = read('docs/configuration.md');
   /** Keys that are shown with the key that they belong to. */
-  const inExamples = [
-    'query',
-    'table',
-    'columns',
-    'stream',
-    'count',
-    'percent',
-    'retire',
-    'update',
-    'create',
-    'overwrite',
-    'case',
-    'trim',
-    'normalize',
-    'maxLength',
-    'refused',
-    'pastDays',
-    'futureDays',
-    'add',
-    'ifNull',
-  ];
+  const inExamples = (
+    'query table columns stream count percent retire update create overwrite case trim normalize maxLength refused ' +
+    'pastDays futureDays add ifNull'
+  ).split(' ');
+  const schema = z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' });
 
   it('has a row with an example for every key', () => {
-    const schema = z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' });
     const keys = keysOf(schema);
     expect(keys.size).toBeGreaterThan(40);
     const inTables = [...configuration.matchAll(/^\| `(\w+)` +\|[^|]*\| +`/gm)].map(([, key]) => key);
@@ -180,57 +150,34 @@ describe('docs/configuration.md', () => {
   });
 
   it('has the default of every key that has one', () => {
-    const schema = z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' });
     const written = (value: unknown) => (typeof value === 'string' ? `'${value}'` : String(value));
     const defaults = defaultsOf(schema).map(([key, value]) => [key, written(value)] as const);
     expect(defaults.length).toBeGreaterThan(20);
     for (const [key, value] of defaults) {
       if (inExamples.includes(key)) continue;
-      const inTables = [
-        ...configuration.matchAll(new RegExp(`^\\| \`${key}\` +\\| ([^|]*[^| ]) +\\|`, 'gm')),
-      ];
-      expect(
-        inTables.map(([, cell]) => cell),
-        key,
-      ).toContain(`\`${value}\``);
+      const row = new RegExp(`^\\| \`${key}\` +\\| ([^|]*[^| ]) +\\|`, 'gm');
+      const inTables = [...configuration.matchAll(row)].map(([, cell]) => cell);
+      expect(inTables, key).toContain(`\`${value}\``);
     }
-  });
-
-  it('has a row for every setting in docs/settings.md', () => {
-    for (const setting of SETTING_NAMES)
-      expect(read('docs/settings.md')).toMatch(new RegExp(`^\\|[^|]*\`${setting}\``, 'm'));
   });
 });
 
 describe('settings', () => {
   const API = { API_BASE_URL: 'https://service.example', API_KEY: 'key', API_ORGANIZATION_ID: '1' };
-  const {
-    api,
-    requestsPerSecond,
-    mirrorStatementSeconds,
-    stateStatementSeconds,
-    httpPort,
-    httpHost,
-    httpSignIn,
-  } = loadSettings([], API);
+  const { api, ...settings } = loadSettings([], API);
   const defaults = {
     API_REGION: api?.region,
-    API_REQUESTS_PER_SECOND: requestsPerSecond,
-    MIRROR_STATEMENT_SECONDS: mirrorStatementSeconds,
-    STATE_STATEMENT_SECONDS: stateStatementSeconds,
-    HTTP_PORT: httpPort,
-    HTTP_HOST: httpHost,
-    HTTP_SIGN_IN: httpSignIn,
+    API_REQUESTS_PER_SECOND: settings.requestsPerSecond,
+    MIRROR_STATEMENT_SECONDS: settings.mirrorStatementSeconds,
+    STATE_STATEMENT_SECONDS: settings.stateStatementSeconds,
+    HTTP_PORT: settings.httpPort,
+    HTTP_HOST: settings.httpHost,
+    HTTP_SIGN_IN: settings.httpSignIn,
   };
 
-  it.each(['docs/settings.md'])('have the default of the program in %s', (page) => {
-    for (const [name, value] of Object.entries(defaults))
-      expect(read(page)).toMatch(new RegExp(`^\\| \`${name}\` +\\| \`${value}\` `, 'm'));
-  });
-
-  it('have the default of the program in .env.example', () => {
-    for (const [name, value] of Object.entries(defaults))
-      expect(read('.env.example')).toContain(`#${name}=${value}\n`);
+  it.each(Object.entries(defaults))('have the default of the program in both lists: %s', (name, value) => {
+    expect(read('docs/settings.md')).toMatch(new RegExp(`^\\| \`${name}\` +\\| \`${value}\` `, 'm'));
+    expect(read('.env.example')).toContain(`#${name}=${value}\n`);
   });
 
   it('are all in the list of connections of docs/security.md if they are addresses', () => {
