@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { ErrorCode } from '../../src/errors/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { createCircuitBreaker } from '../../src/queue/circuit-breaker.js';
@@ -31,29 +31,32 @@ function setUp({ well = () => true }: { well?: () => boolean } = {}) {
     resumeSending: () => events.push('close'),
   });
   const stop = () => stopping.abort();
-  return { breaker, stop, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
+  /** Lets batches fail one after the other. */
+  const fail = (times: number, code: ErrorCode = 'unauthorized') => {
+    for (let at = 0; at < times; at++) breaker.failed(failure(code), JOB);
+  };
+  onTestFinished(stop);
+  return { breaker, fail, stop, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
 }
 
 describe('the circuit breaker', () => {
   it('opens at the fifth systemic failure in a row, but not if a batch succeeds in between', () => {
-    const { breaker, stop } = setUp();
-    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
+    const { breaker, fail } = setUp();
+    fail(4, 'service_failed');
     breaker.succeeded(JOB);
-    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
+    fail(4, 'service_failed');
     expect(breaker.isOpen()).toBe(false);
-    breaker.failed(failure('unauthorized'), JOB);
+    fail(1);
     expect(breaker.isOpen()).toBe(true);
-    stop();
   });
 
   it('counts a failed request once, even if the request fails many batches', () => {
-    const { breaker, stop } = setUp();
+    const { breaker, fail } = setUp();
     const shared = failure('service_failed');
     for (let at = 0; at < 20; at++) breaker.failed(shared, `batches ${at}`);
     expect(breaker.isOpen()).toBe(false);
-    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
+    fail(4, 'service_failed');
     expect(breaker.isOpen()).toBe(true);
-    stop();
   });
 
   it('does not count errors of single records', () => {
@@ -82,8 +85,8 @@ describe('the circuit breaker', () => {
 
   it('probes at growing intervals until a probe succeeds, logs one error, and closes', async () => {
     let well = false;
-    const { breaker, stop, events, probed, errors } = setUp({ well: () => well });
-    for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'), JOB);
+    const { breaker, fail, events, probed, errors } = setUp({ well: () => well });
+    fail(12);
     const probes: number[] = [];
     for (const gap of [5, 10, 20, 40, 80, 160, 300, 300]) {
       await pass(gap - 0.001);
@@ -99,7 +102,7 @@ describe('the circuit breaker', () => {
     expect(events).toEqual(['open', 'close']);
     expect(breaker.isOpen()).toBe(false);
     // Nothing has succeeded since: it opens again without another report, and the gap stays.
-    for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'), JOB);
+    fail(12);
     await pass(299);
     expect(events).toEqual(['open', 'close', 'open']);
     await pass(1);
@@ -107,17 +110,16 @@ describe('the circuit breaker', () => {
     expect(errors()).toHaveLength(1);
 
     breaker.succeeded(JOB);
-    for (let at = 0; at < 5; at++) breaker.failed(failure('unauthorized'), JOB);
+    fail(5);
     expect(errors()).toHaveLength(2);
     await pass(5);
     expect(events).toHaveLength(6);
-    stop();
   });
 
   it('stops probing and stays open once the process is stopping', async () => {
     let well = false;
-    const { breaker, stop, probed, events } = setUp({ well: () => well });
-    for (let at = 0; at < 5; at++) breaker.failed(failure('service_unreachable'), JOB);
+    const { breaker, fail, stop, probed, events } = setUp({ well: () => well });
+    fail(5, 'service_unreachable');
     await pass(5);
     expect(probed).toHaveBeenCalledTimes(1);
     stop();

@@ -64,38 +64,28 @@ describe('a find', () => {
     });
   });
 
-  it.each([
-    ['skips results', { results: rows(1, 2), totalPages: 1, totalResults: 3 }, 'its pages had only 2'],
-    ['repeats a result', { results: rows(1, 1), totalPages: 1, totalResults: 2 }, 'its pages had only 1'],
-    [
-      'claims ten million pages',
-      { results: rows(1, 2), totalPages: 10_000_000, totalResults: 9 },
-      'it states 10000000 pages',
-    ],
-    [
-      'has one result on a page where many were asked for',
-      { results: rows(1), totalPages: 90_000, totalResults: 90_000 },
-      'it states 90000 pages for 90000 results',
-      500,
-    ],
-    [
-      'has more on a page than was asked for, and more pages',
-      { results: rows(1, 2, 3), totalPages: 2, totalResults: 6 },
-      'a page has 3 results, more than the 2 requested',
-    ],
-    ['has pages without end and no total', { results: rows(1, 2), totalPages: 10_001 }, '10001 pages'],
-    ['does not say how many pages there are', { results: rows(1, 2) }, 'does not state the number of pages'],
-  ])('fails with an answer that %s', async (_name, answer, message, pageSize = 2) => {
-    let requests = 0;
-    const send = async () => {
-      requests++;
-      return answer;
-    };
-    const error = await readPages(send, { ...READING, pageSize }).catch((thrown: unknown) => thrown);
-    expect(requests).toBeLessThanOrEqual(3);
-    expect(error).toMatchObject({ code: 'answer_invalid', disposition: 'retry' });
-    expect((error as SlotsyncError).message).toContain(message);
-  });
+  it.each<[string, { id: string }[], pages?: number, total?: number, pageSize?: number]>([
+    ['its pages had only 2', rows(1, 2), 1, 3],
+    ['its pages had only 1', rows(1, 1), 1, 2],
+    ['it states 10000000 pages', rows(1, 2), 10_000_000, 9],
+    ['it states 90000 pages for 90000 results', rows(1), 90_000, 90_000, 500],
+    ['a page has 3 results, more than the 2 requested', rows(1, 2, 3), 2, 6],
+    ['10001 pages', rows(1, 2), 10_001],
+    ['does not state the number of pages', rows(1, 2)],
+  ])(
+    'fails after at most three requests: %s',
+    async (message, results, totalPages?, totalResults?, pageSize = 2) => {
+      let requests = 0;
+      const send = async () => {
+        requests++;
+        return { results, totalPages, totalResults };
+      };
+      const error = await readPages(send, { ...READING, pageSize }).catch((thrown: unknown) => thrown);
+      expect(requests).toBeLessThanOrEqual(3);
+      expect(error).toMatchObject({ code: 'answer_invalid', disposition: 'retry' });
+      expect((error as SlotsyncError).message).toContain(message);
+    },
+  );
 
   it('fails when its total changes in every reading', async () => {
     const ids = [1, 2, 3];
@@ -130,11 +120,7 @@ describe('a find with cursors', () => {
   });
 
   it('fails when a cursor repeats, or is missing after the first page', async () => {
-    for (const nexts of [
-      ['a', 'b', 'a'],
-      ['a', 'a'],
-      ['a', undefined],
-    ]) {
+    for (const nexts of ['aba', 'aa', 'a'].map((names) => Array.from(names))) {
       await expect(readPages(follow(nexts).send, READING)).rejects.toMatchObject({ code: 'answer_invalid' });
       await expect(all(follow(nexts).send)).rejects.toMatchObject({ code: 'answer_invalid' });
     }
@@ -188,10 +174,7 @@ describe('a reading of all objects of a type', () => {
   });
 
   it('accepts any order of ids, and fails when an id comes twice', async () => {
-    expect(await readAll(serve([5, 1, 4, 2]))).toEqual([
-      [5, 1],
-      [4, 2],
-    ]);
+    expect((await readAll(serve([5, 1, 4, 2]))).flat()).toEqual([5, 1, 4, 2]);
     await expect(readAll(serve([5, 1, 4, 5]))).rejects.toThrow('were inconsistent in 3 attempts');
   });
 
@@ -209,10 +192,7 @@ describe('a reading of all objects of a type', () => {
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.splice(0, 4, 1, 2, 3, 4);
     });
-    expect(await readAll(send, { ...READING, atOnce: 1 })).toEqual([
-      [1, 2],
-      [3, 4],
-    ]);
+    expect((await readAll(send, { ...READING, atOnce: 1 })).flat()).toEqual([1, 2, 3, 4]);
   });
 
   it('fails after three readings when there are fewer pages than promised', async () => {
@@ -221,10 +201,9 @@ describe('a reading of all objects of a type', () => {
       if (page === 1) readings++;
       return { results: page === 1 ? rows(1, 2) : [], totalPages: 3, totalResults: 6 };
     };
-    const code = 'answer_invalid' satisfies SlotsyncError['code'];
-    await expect(readAll(send)).rejects.toMatchObject({ code });
-    await expect(readAll(send)).rejects.toThrow('it states 6 results, but its pages had 2');
-    expect(readings).toBe(6);
+    const message = expect.stringContaining('it states 6 results, but its pages had 2');
+    await expect(readAll(send)).rejects.toMatchObject({ code: 'answer_invalid', message });
+    expect(readings).toBe(3);
   });
 
   it('fails when a full page does not say how many pages there are', async () => {
@@ -329,12 +308,10 @@ describe('a page whose answer is too large', () => {
     }));
     await expect(silent.ask({ page: 1, limit: 12 })).rejects.toMatchObject({ code: 'answer_too_large' });
     // A service with smaller pages than were asked for: its parts are not those of the page.
-    const capped = askLimited(
-      async ({ page, limit }) => serve(upTo(40))({ page, limit: Math.min(limit, 3) }),
-      {
-        1: 99,
-      },
-    );
+    const answer = serve(upTo(40));
+    const capped = askLimited(async ({ page, limit }) => answer({ page, limit: Math.min(limit, 3) }), {
+      1: 99,
+    });
     await expect(capped.ask({ page: 1, limit: 12 })).rejects.toMatchObject({ code: 'reading_moved' });
   });
 });

@@ -24,27 +24,13 @@ const plan = (stream: string, changes: Partial<Preview> = {}): Preview => ({
   error: undefined,
   ...changes,
 });
-const frozen = {
-  stream: 'rooms',
-  endsAt: new Date('2026-06-07T16:00:00Z'),
-  reason: 'exam weeks',
-  isDeclared: false,
-};
-const hold = {
-  operation: '*',
-  reason: 'frozen',
-  count: 2,
-  facts: { accepted: 0, message: 'exam weeks' },
-} as const;
+const endsAt = new Date('2026-06-07T16:00:00Z');
+const frozen = { stream: 'rooms', endsAt, reason: 'exam weeks', isDeclared: false };
+const facts = { accepted: 0, message: 'exam weeks' };
+const hold = { operation: '*', reason: 'frozen', count: 2, facts } as const;
 const LAYOUT = { samples: false, timeZone: 'Europe/Stockholm', columns: 100 };
-const cost = (requests: number) => ({
-  requests,
-  rate: 20,
-  latencyMs: 100,
-  seconds: 1,
-  endsAt: NOW,
-  frozen: [frozen],
-});
+const COST = { rate: 20, latencyMs: 100, seconds: 1, endsAt: NOW, frozen: [frozen] };
+const cost = (requests: number) => ({ requests, ...COST });
 
 it('plan names the end of a freeze, and promises nothing of the frozen stream', () => {
   const lines = describePlans([plan('rooms', { holds: { frozen: hold } })], cost(0), LAYOUT);
@@ -68,17 +54,11 @@ const create = (key: string, externalId: string, ...names: string[]) => ({
   kept: [],
   problem: undefined,
 });
-const samples = (...shown: ReturnType<typeof create>[]) =>
-  describePlans(
-    [
-      plan('rooms', {
-        counts: { create: 9, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0 },
-        samples: shown,
-      }),
-    ],
-    { ...cost(1), frozen: [] },
-    { ...LAYOUT, samples: true, columns: 80 },
-  ).slice(1, 1 + 2 * shown.length);
+const samples = (...shown: ReturnType<typeof create>[]) => {
+  const layout = { ...LAYOUT, samples: true, columns: 80 };
+  const lines = describePlans([plan('rooms', { samples: shown })], { ...cost(1), frozen: [] }, layout);
+  return lines.slice(1, 1 + 2 * shown.length);
+};
 
 it('plan shows a new object in one line, with its name first, cut to the width', () => {
   const uuid = '1679091c-5a88-0faf-6fb5-e6087eb1b2dc';
@@ -106,22 +86,23 @@ it('plan names objects that move to another row, because their bookings move alo
   );
 });
 
-it('plan says how many deleted rows keep their objects', () => {
-  expect(describePlans([plan('rooms', { kept: 2 })], cost(1), LAYOUT)).toContain(
+const errorMessage = "the record is linked to the object 'hand_7', which is not at the service";
+it.each<[what: string, Partial<Preview>, says: string]>([
+  [
+    'how many deleted rows keep their objects',
+    { kept: 2 },
     "rooms: 2 rows were deleted. Their objects stay as they are, because of retire: 'keep'.",
-  );
-});
-
-it('plan names given-up records with a broken link, and where the next step is', () => {
-  const errorMessage = "the record is linked to the object 'hand_7', which is not at the service";
-  const broken = [{ localKey: 'R7', errorMessage }];
-  expect(describePlans([plan('rooms', { broken })], cost(1), LAYOUT)).toContain(
+  ],
+  [
+    'which given-up records have a broken link, and where the next step is',
+    { broken: [{ localKey: 'R7', errorMessage }] },
     `rooms 'R7' is not sent: ${errorMessage}. To see the next step: slotsync failures rooms`,
-  );
-});
-
-it('plan says how many objects have no record, and names match', () => {
-  expect(describePlans([plan('rooms', { unowned: 7 })], cost(1), LAYOUT)).toContain(
+  ],
+  [
+    'how many objects have no record, and names match',
+    { unowned: 7 },
     'rooms: the service has 7 other objects of this type, without a record. To find rows that mean the same, before the first sync: slotsync match rooms',
-  );
+  ],
+])('plan says %s', (_, changes, says) => {
+  expect(describePlans([plan('rooms', changes)], cost(1), LAYOUT)).toContain(says);
 });
