@@ -1,25 +1,17 @@
 // Parsing of addresses. test/e2e/redis.test.ts runs the program with refused Redis addresses.
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   isUnencryptedRemote,
   parsePostgresAddress,
   parseRedisAddress,
 } from '../../src/connections/addresses.js';
+import { createFolder } from '../support/folders.js';
+import { refusalOf } from './declare.js';
 
-const folder = mkdtempSync(path.join(tmpdir(), 'addresses-'));
+const folder = createFolder('addresses');
 
-function faultOf(text: string): string {
-  try {
-    parsePostgresAddress(text);
-    return '';
-  } catch (error) {
-    return String(error);
-  }
-}
-afterAll(() => rmSync(folder, { recursive: true }));
 const file = (name: string, text: string, mode = 0o600) => {
   const at = path.join(folder, name);
   writeFileSync(at, text);
@@ -74,7 +66,7 @@ describe('a faulty PostgreSQL address', () => {
     ],
   ])('is refused without showing its password: %s', (text, fault) => {
     expect(() => parsePostgresAddress(text)).toThrow(fault);
-    const said = faultOf(text).replaceAll(folder, ''); // its random name may have s3 in it
+    const said = String(refusalOf(() => parsePostgresAddress(text))).replaceAll(folder, ''); // random, may have s3
     expect(said).not.toMatch(/s3|cret@/);
   });
 });

@@ -8,13 +8,10 @@ function settle(
   { keys = 100, requests = 1, processes = 1 } = {},
 ): number {
   let inFlight = 12;
-  for (let batch = 0; batch < 200; batch++)
-    ({ inFlight } = nextInFlight(inFlight, {
-      waitMs: waitMs(inFlight * processes),
-      keys,
-      requests,
-      processes,
-    }));
+  for (let batch = 0; batch < 200; batch++) {
+    const seen = { waitMs: waitMs(inFlight * processes), keys, requests, processes };
+    ({ inFlight } = nextInFlight(inFlight, seen));
+  }
   return inFlight;
 }
 
@@ -45,10 +42,8 @@ it('the number of batches in flight shrinks when batches wait until their readin
 });
 
 it('the number of batches in flight shrinks to the share of a process as soon as processes join', () => {
-  expect(nextInFlight(48, { waitMs: 1000, keys: 100, requests: 1, processes: 8 })).toEqual({
-    inFlight: 6,
-    restMs: 0,
-  });
+  const seen = { waitMs: 1000, keys: 100, requests: 1, processes: 8 };
+  expect(nextInFlight(48, seen)).toEqual({ inFlight: 6, restMs: 0 });
 });
 
 it.each([
@@ -58,10 +53,8 @@ it.each([
 ])(
   'a process with one batch in flight rests after a batch has waited too long for a slot: %i ms',
   (waitMs, restMs) => {
-    expect(nextInFlight(1, { waitMs, keys: 50, requests: 10, processes: 16 })).toEqual({
-      inFlight: 1,
-      restMs,
-    });
+    const seen = { waitMs, keys: 50, requests: 10, processes: 16 };
+    expect(nextInFlight(1, seen)).toEqual({ inFlight: 1, restMs });
   },
 );
 
@@ -85,12 +78,8 @@ it.each([
 it('the number of batches in flight follows the processes before a batch has ended, and keeps its limit', () => {
   let processes = 1;
   const heard: number[] = [];
-  const inFlight = createBatchesInFlight({
-    most: 5,
-    requests: 1,
-    processes: () => processes,
-    waitMs: () => 0,
-  });
+  const of = { most: 5, requests: 1, processes: () => processes, waitMs: () => 0 };
+  const inFlight = createBatchesInFlight(of);
   inFlight.onChange((now) => heard.push(now));
   inFlight.processesSeen();
   processes = 4;

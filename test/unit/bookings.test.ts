@@ -52,11 +52,8 @@ it.each<[Verdict, BookingProblem | null, RegExp]>([
 
 it('a booking with differing times shows the times of both sides', () => {
   const differs = { begin: { here: '1', there: '2' }, end: { here: '1', there: '2' } };
-  const row = booking('differs', null, {
-    differs,
-    beginThere: LATER,
-    endThere: new Date('2026-06-02T11:00:00Z'),
-  });
+  const there = { beginThere: LATER, endThere: new Date('2026-06-02T11:00:00Z') };
+  const row = booking('differs', null, { differs, ...there });
   expect(listed(row)).toContain(
     'booking 7: in the mirror Tue 2 Jun 2026 09:00–11:00 CEST, at the service Tue 2 Jun 2026 11:00–13:00 CEST',
   );
@@ -93,37 +90,34 @@ it('the advice about a booking names a window that has the booking', () => {
   expect(reconciled({ discrepancies: [row] })).toContain(`correct the other, then: ${AGAIN}`);
 });
 
-it.each([
-  ['one time', { differs: 4 }, [[3600, 3]], /3 of 4 bookings that differ are 1 h later at the service/],
+it.each<[string, number, shifts: [seconds: number, bookings: number][], RegExp | undefined]>([
+  ['one time', 4, [[3600, 3]], /3 of 4 bookings that differ are 1 h later at the service/],
   [
-    'two times of summer and winter',
-    { differs: 5 },
+    'summer and winter time',
+    5,
     [
       [-3600, 2],
       [-7200, 2],
     ],
     /4 of 5 .* 1 h earlier or 2 h earlier/,
   ],
-  ['half an hour', { differs: 3 }, [[19_800, 3]], /3 of 3 .* 5.5 h later/],
+  ['half an hour', 3, [[19_800, 3]], /3 of 3 .* 5.5 h later/],
   [
     'two times that no zone explains',
-    { differs: 5 },
+    5,
     [
       [3600, 2],
       [14_400, 2],
     ],
     undefined,
   ],
-  ['few bookings', { differs: 2 }, [[3600, 2]], undefined],
-  ['a minority', { differs: 6 }, [[3600, 3]], undefined],
-] as const)(
-  'a shift of bookings by %s is explained by the time zone, or not',
-  (_, verdicts, shifts, said) => {
-    const text = reconciled({
-      verdicts,
-      shifts: shifts.map(([seconds, bookings]) => ({ seconds, bookings })),
-    });
-    if (said) expect(text).toMatch(said);
-    expect(text.includes('set reservations.timezone (now UTC)')).toBe(said !== undefined);
-  },
-);
+  ['few bookings', 2, [[3600, 2]], undefined],
+  ['a minority', 6, [[3600, 3]], undefined],
+])('a shift of bookings by %s is explained by the time zone, or not', (_, differs, shifts, said) => {
+  const text = reconciled({
+    verdicts: { differs },
+    shifts: shifts.map(([seconds, bookings]) => ({ seconds, bookings })),
+  });
+  if (said) expect(text).toMatch(said);
+  expect(text.includes('set reservations.timezone (now UTC)')).toBe(said !== undefined);
+});

@@ -67,18 +67,12 @@ describe('the hash of an object', () => {
 });
 
 describe('merging a mapped object into the object at the service', () => {
-  it('keeps fields that the mapping does not own', () => {
-    const merged = mergeObject(
-      room({ name: ['new'] }),
-      room({ name: ['old'], note: ['by hand'] }),
-      new Set(['name']),
-    );
-    expect(fieldsOf(merged)).toEqual({ name: ['new'], note: ['by hand'] });
-  });
-
-  it('empties an owned field when its column is null', () => {
-    const merged = mergeObject(room({}), room({ name: ['old'], note: ['by hand'] }), new Set(['name']));
-    expect(fieldsOf(merged)).toEqual({ note: ['by hand'] });
+  it.each([
+    ['keeps fields that the mapping does not own', { name: ['new'] }, { name: ['new'], note: ['by hand'] }],
+    ['empties an owned field when its column is null', {}, { note: ['by hand'] }],
+  ])('%s', (_, mapped, expected) => {
+    const there = room({ name: ['old'], note: ['by hand'] });
+    expect(fieldsOf(mergeObject(room(mapped), there, new Set(['name'])))).toEqual(expected);
   });
 
   it('returns the mapped object when the service has no object yet', () => {
@@ -87,16 +81,11 @@ describe('merging a mapped object into the object at the service', () => {
   });
 
   it('carries unknown properties of the object and its fields, without comparing them', () => {
-    const there = createObject(
-      'room_1',
-      'room',
-      true,
-      [
-        ['name', ['old'], { locale: 'sv' }],
-        ['note', ['by hand'], { locked: true }],
-      ],
-      { members: [7] },
-    );
+    const fields = [
+      ['name', ['old'], { locale: 'sv' }],
+      ['note', ['by hand'], { locked: true }],
+    ] as const;
+    const there = createObject('room_1', 'room', true, fields, { members: [7] });
     const merged = mergeObject(room({ name: ['new'] }), there, new Set(['name']));
     expect(merged).toEqual({
       ...room({}),

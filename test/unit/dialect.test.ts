@@ -1,13 +1,14 @@
 // Dialects of a configuration: their replacements, their faults, and errors of their functions.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { importFile } from '../../src/config/load-file.js';
 import { completeDialect } from '../../src/dialect/complete-dialect.js';
 import { defineDialect, type Json, type PutObject, type Question } from '../../src/dialect/dialect.js';
 import { understand } from '../../src/destination/http-errors.js';
+import { createFolder } from '../support/folders.js';
 
+const file = path.join(createFolder('dialect'), 'service-dialect.ts');
 const FILE = '/etc/slotsync/service-dialect.ts';
 const CALL = { method: 'PUT', path: '/v1/objects' } as const;
 const QUESTION: Question = { kind: 'objects', filter: { by: 'none' }, page: 1, limit: 10 };
@@ -31,9 +32,6 @@ function errorOf(call: () => unknown): unknown {
 it('the example dialect of docs/service-contract.md reads and writes other names', async () => {
   const page = readFileSync(new URL('../../docs/service-contract.md', import.meta.url), 'utf8');
   const [code = ''] = /\/\/ service-dialect\.ts\n[\s\S]*?(?=```)/.exec(page) ?? [];
-  const folder = mkdtempSync(path.join(tmpdir(), 'dialect-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  const file = path.join(folder, 'service-dialect.ts');
   writeFileSync(file, code);
   const faults: { path: string; message: string }[] = [];
   const dialect = completeDialect((await importFile(file)).exported, file, faults);

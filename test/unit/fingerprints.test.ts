@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { differingStreams } from '../../src/streams/fingerprints.js';
+import { rooms as plainRooms } from './declare.js';
 
 type Streams = SlotsyncConfig['streams'];
 type Declaration = Streams[string];
@@ -64,20 +65,8 @@ describe('the fingerprint of a declaration', () => {
   });
 
   it('equals the fingerprint of former versions if only their options are declared', () => {
-    const [rooms] = checkConfiguration({
-      streams: {
-        rooms: {
-          ...STAFF,
-          from: 'campus.rooms',
-          key: 'room_code',
-          type: 'room',
-          externalId: 'room_{room_code}',
-          fields: { 'room.name': 'name' },
-          retire: 'deactivate',
-          references: {},
-        },
-      },
-    }).streams;
+    const declared = plainRooms({ retire: 'deactivate', references: {} });
+    const [rooms] = checkConfiguration({ streams: { rooms: declared } }).streams;
     expect([rooms?.declaration, String(rooms?.fingerprint)]).toEqual([
       'f93f1824e2fc7f67',
       '9000942583011149883',
@@ -92,24 +81,15 @@ describe('the fingerprint of a declaration', () => {
   });
 
   it('equals the fingerprint from before `retire` and `graceDays` had longer forms', () => {
-    const rooms: Declaration = {
-      from: 'campus.rooms',
-      key: 'room_code',
-      type: 'room',
-      externalId: 'room_{room_code}',
-      fields: { 'room.name': 'name' },
-      retire: 'deactivate',
-      graceDays: 3,
-    };
+    const rooms = plainRooms({ retire: 'deactivate', graceDays: 3 });
     const checked = checkConfiguration({ streams: { rooms } });
     expect(checked.streams[0]).toMatchObject({
       fingerprint: 9000942583011149883n,
       declaration: 'aa819bc714847bf2',
     });
     expect(checked.fingerprints.configuration).toBe('0d2d5afcc0995b0c');
-    expect(
-      checkConfiguration({ streams: { rooms }, history: 'values', historyDays: 9 }).fingerprints,
-    ).toEqual(checked.fingerprints);
+    const other = { streams: { rooms }, history: 'values', historyDays: 9 } as const;
+    expect(checkConfiguration(other).fingerprints).toEqual(checked.fingerprints);
   });
 
   it('changes with the content of a lookup that its fields use', () => {
@@ -131,11 +111,8 @@ describe('the fingerprint of a declaration', () => {
   it('does not depend on the order of the streams, and differs for an unknown stream', () => {
     const { configuration } = fingerprints();
     const reversed = { streams: { staff: STAFF, courses: COURSES, rooms: ROOMS } };
-    expect(
-      checkConfiguration({ ...reversed, lookups: { kinds: { L: 'lecture' } } }).fingerprints,
-    ).toMatchObject({
-      configuration,
-    });
+    const checked = checkConfiguration({ ...reversed, lookups: { kinds: { L: 'lecture' } } });
+    expect(checked.fingerprints).toMatchObject({ configuration });
     expect(differingStreams({ halls: 'a' }, fingerprints())).toEqual(['halls']);
     expect(differingStreams(null, fingerprints())).toEqual([]);
   });

@@ -48,7 +48,8 @@ function judge({ declared, record, row = '1', name = 'Aula', more, object = {} }
 const RETIRING = { retire: 'deactivate' } as const;
 const RETIRED = { declared: RETIRING, record: { status: 'retired' }, row: null } satisfies Case;
 const MISSING = { fieldId: 'room.course', stream: 'courses', localKey: 'C' };
-const AGAIN_ACTIVE = { kind: 'changed', fields: { active: { here: ['false'], there: ['true'] } } } as const;
+const INACTIVE = { active: false };
+const activity = (here: string, there: string) => ({ active: { here: [here], there: [there] } });
 
 describe('the verification of an object', () => {
   it.each<[string, Case, Judgement]>([
@@ -66,26 +67,22 @@ describe('the verification of an object', () => {
       { declared: { owns: 'object' }, object: { fields: [named('Aula'), NOTE] } },
       { kind: 'changed', fields: { 'room.note': { here: [], there: ['projector'] } } },
     ],
-    [
-      'that is inactive',
-      { object: { active: false } },
-      { kind: 'inactive', fields: { active: { here: ['true'], there: ['false'] } } },
-    ],
+    ['that is inactive', { object: INACTIVE }, { kind: 'inactive', fields: activity('true', 'false') }],
     ['that is missing', { object: null }, { kind: 'missing', fields: undefined }],
     ['of another type', { object: { typeId: 'course' } }, { kind: 'wrong_type', fields: undefined }],
-    ['retired and inactive', { ...RETIRED, object: { active: false } }, 'fine'],
+    ['retired and inactive', { ...RETIRED, object: INACTIVE }, 'fine'],
     [
       'retired and inactive, without the values that its retirement sets',
       {
         ...RETIRED,
-        declared: { retire: { deactivate: true, fields: { 'room.name': 'closed' } } },
-        object: { active: false },
+        declared: { retire: { deactivate: true, fields: { 'room.name': 'x' } } },
+        object: INACTIVE,
       },
       'fine',
     ],
     ['retired and missing', { ...RETIRED, object: null }, 'fine'],
     ['retired and of another type', { ...RETIRED, object: { typeId: 'course' } }, 'fine'],
-    ['retired and active again', RETIRED, AGAIN_ACTIVE],
+    ['retired and active again', RETIRED, { kind: 'changed', fields: activity('false', 'true') }],
     [
       'retired and active again, in a stream that retires nothing any more',
       { ...RETIRED, declared: {} },
@@ -104,11 +101,7 @@ describe('the verification of an object that differs', () => {
     ['its row is gone, and nothing is retired', { row: null }, 'abandoned'],
     ['its row is gone, and it was given up', { row: null, record: { status: 'dead' } }, 'abandoned'],
     ['its row cannot be read', { row: null, more: { unreadable: {} as SlotsyncError } }, 'waiting'],
-    [
-      'it refers to a record without an object',
-      { more: { rendered: { extId: 'A', missing: MISSING } } },
-      'waiting',
-    ],
+    ['it refers to no object yet', { more: { rendered: { extId: 'A', missing: MISSING } } }, 'waiting'],
     ['it was given up', { record: { status: 'dead' } }, 'waiting'],
     ['it is in doubt, or a batch writes it', { record: { isSettled: false } }, 'waiting'],
     ['it was retired, and its row is back', { ...RETIRED, row: '1' }, 'waiting'],

@@ -1,10 +1,12 @@
 // The lint rule layers/imports reports each import that docs/architecture.md forbids, and each file of src/ without a place.
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { MAY_IMPORT, placeOf } from '../../scripts/layers.mjs';
+import { createFolder } from '../support/folders.js';
+
+const folder = createFolder('layers');
 
 test('scripts/layers.mjs has a place for every file of src/, and names only places that exist', () => {
   const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
@@ -27,36 +29,19 @@ test('no two places may import each other, except peers: imports point down only
 });
 
 test('oxlint reports a forbidden import and a file without a place', () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-layers-'));
-  try {
-    const write = (file: string, text: string) => {
-      mkdirSync(path.join(folder, path.dirname(file)), { recursive: true });
-      writeFileSync(path.join(folder, file), text);
-    };
-    write('src/mirror/a.ts', `import { b } from '../state/b.js';\nexport const a = b;\n`);
-    write('src/mirror/b.ts', `export { b } from '../state/b.js';\n`);
-    write('src/mirror/c.ts', `export const c = () => import('../state/b.js');\n`);
-    write('src/mirror/d.ts', `export type D = import('../state/b.js').B;\n`);
-    write('src/state/b.ts', `export const b = 1;\nexport type B = number;\n`);
-    write('src/utils/e.ts', `export const e = 1;\n`);
-    const output = lint(folder);
-    expect(output.match(/mirror must not import state/g)).toHaveLength(4);
-    expect(output.match(/src\/utils\/e\.ts is in no place/g)).toHaveLength(1);
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-});
-
-/** Returns the output of oxlint about a folder that breaks the rules of this repository. */
-function lint(folder: string): string {
+  const write = (file: string, text: string) => {
+    mkdirSync(path.join(folder, path.dirname(file)), { recursive: true });
+    writeFileSync(path.join(folder, file), text);
+  };
+  write('src/mirror/a.ts', `import { b } from '../state/b.js';\nexport const a = b;\n`);
+  write('src/mirror/b.ts', `export { b } from '../state/b.js';\n`);
+  write('src/mirror/c.ts', `export const c = () => import('../state/b.js');\n`);
+  write('src/mirror/d.ts', `export type D = import('../state/b.js').B;\n`);
+  write('src/state/b.ts', `export const b = 1;\nexport type B = number;\n`);
+  write('src/utils/e.ts', `export const e = 1;\n`);
   const oxlint = path.resolve('node_modules/oxlint/bin/oxlint');
-  try {
-    execFileSync(process.execPath, [oxlint, '--config', path.resolve('.oxlintrc.json')], {
-      cwd: folder,
-      encoding: 'utf8',
-    });
-  } catch (error) {
-    return (error as { stdout: string }).stdout;
-  }
-  throw new Error('oxlint has reported nothing');
-}
+  const options = [oxlint, '--config', path.resolve('.oxlintrc.json')];
+  const { stdout } = spawnSync(process.execPath, options, { cwd: folder, encoding: 'utf8' });
+  expect(stdout.match(/mirror must not import state/g)).toHaveLength(4);
+  expect(stdout.match(/src\/utils\/e\.ts is in no place/g)).toHaveLength(1);
+});

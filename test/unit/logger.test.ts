@@ -1,20 +1,16 @@
 // Guarantee 9
 // Redaction in the logger, the last guard against a secret that a caller logs.
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { nameOfZone } from '../../src/text/format.js';
 import { createLogger, logUnexpected } from '../../src/process/logger.js';
+import { createFolder } from '../support/folders.js';
 import { createScreen } from '../support/screen.js';
 
 const FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(path.join(tmpdir(), 'slotsync-logger-'));
-});
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = createFolder('logger');
 
 describe.each([
   { place: 'a file', terminal: undefined },

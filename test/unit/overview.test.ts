@@ -19,7 +19,7 @@ const HISTORY: History = {
     { stream: 'rooms', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 12 },
     { stream: 'courses', day: '2026-03-02', runId: 9, status: 'succeeded', sent: 30 },
   ],
-  hour: { ...STEP, from: STEP.at, seconds: 60, steps: [STEP], fastestAt: STEP.at } as History['hour'],
+  hour: { ...STEP, from: STEP.at, seconds: 60, steps: [STEP], fastestAt: STEP.at },
   lastNight: undefined,
 };
 const RECORDS = [

@@ -8,16 +8,16 @@ import { createSessions, SESSION_MS } from '../../src/page/sign-in.js';
 const HOST = '127.0.0.1:8080';
 
 test('a request to the page is local only if no proxy can have sent it for another machine', () => {
-  expect(isLocal({ headers: { host: HOST }, httpVersion: '1.1' }, '127.0.0.1')).toBe(true);
-  expect(isLocal({ headers: { host: '[::1]:8080' }, httpVersion: '1.1' }, '::1')).toBe(true);
+  const from = (headers: object, address = '127.0.0.1', httpVersion = '1.1') =>
+    isLocal({ headers: { host: HOST, ...headers }, httpVersion }, address);
+  expect(from({})).toBe(true);
+  expect(from({ host: '[::1]:8080' }, '::1')).toBe(true);
   // nginx without a setting of its own: HTTP/1.0, the name of what it asks, and no header of a proxy.
-  expect(isLocal({ headers: { host: HOST }, httpVersion: '1.0' }, '127.0.0.1')).toBe(false);
+  expect(from({}, '127.0.0.1', '1.0')).toBe(false);
   for (const name of ['via', 'forwarded', 'x-forwarded-server', 'x-forwarded-proto', 'x-real-ip'])
-    expect(isLocal({ headers: { host: HOST, [name]: '' }, httpVersion: '1.1' }, '127.0.0.1'), name).toBe(
-      false,
-    );
-  expect(isLocal({ headers: { host: 'rebound.example' }, httpVersion: '1.1' }, '127.0.0.1')).toBe(false);
-  expect(isLocal({ headers: { host: HOST }, httpVersion: '1.1' }, '0.0.0.0')).toBe(false);
+    expect(from({ [name]: '' }), name).toBe(false);
+  expect(from({ host: 'rebound.example' })).toBe(false);
+  expect(from({}, '0.0.0.0')).toBe(false);
 });
 
 test.each([

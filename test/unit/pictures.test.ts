@@ -37,20 +37,9 @@ describe('a graph', () => {
   });
 
   it('reaches up to its limit, or to a value above its limit', () => {
-    expect(numbersIn(draw({ limit: { value: 20, name: 'quota 20' } }))).toEqual([
-      '0',
-      '10',
-      '20',
-      'quota 20',
-      'now',
-    ]);
-    expect(numbersIn(draw({ peaks: [0, 0, 35], limit: { value: 20, name: 'quota 20' } }))).toEqual([
-      '0',
-      '20',
-      '40',
-      'quota 20',
-      'now',
-    ]);
+    const limit = { value: 20, name: 'quota 20' };
+    expect(numbersIn(draw({ limit })).join(' ')).toBe('0 10 20 quota 20 now');
+    expect(numbersIn(draw({ peaks: [0, 0, 35], limit })).join(' ')).toBe('0 20 40 quota 20 now');
     expect(numbersIn(draw({ points: [{ label: '', value: 5600 }] }))).toEqual(['0', '3 k', '6 k', 'now']);
   });
 });
@@ -69,10 +58,7 @@ describe('the timeline of a run', () => {
         from: RUN.requestedAt,
         seconds: 60,
         steps: 2,
-        points: [
-          { planned, done: 0 },
-          { planned, done: 30 },
-        ],
+        points: [0, 30].map((done) => ({ planned, done })),
       },
     }) as unknown as RunFacts;
   const timelineOf = (planned: number) =>
@@ -102,37 +88,19 @@ describe('the week of bookings', () => {
     label: `booking ${key}: moved`,
     periods,
   });
-  const week = (...bookings: Week['bookings'][number][]): string =>
-    String(
-      weekToHtml(
-        {
-          days: [
-            '2026-11-23',
-            '2026-11-24',
-            '2026-11-25',
-            '2026-11-26',
-            '2026-11-27',
-            '2026-11-28',
-            '2026-11-29',
-          ],
-          bookings,
-        },
-        ZONE,
-      ),
-    );
+  const days = Array.from({ length: 7 }, (_, at) => `2026-11-${23 + at}`);
+  const week = (...bookings: Week['bookings'][number][]) => String(weekToHtml({ days, bookings }, ZONE));
   const boxesOf = (svg: string) =>
     [...svg.matchAll(/<rect class="([^"]*)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"/g)].map(
       ([, ...box]) => box,
     );
 
   it('draws a booking at its time in the zone, and the time of the service as an outline', () => {
-    const svg = week(
-      booking(
-        '7',
-        period('2026-11-24T08:00Z', '2026-11-24T09:30Z'),
-        period('2026-11-25T12:00Z', '2026-11-25T13:00Z'),
-      ),
-    );
+    const periods = [
+      period('2026-11-24T08:00Z', '2026-11-24T09:30Z'),
+      period('2026-11-25T12:00Z', '2026-11-25T13:00Z'),
+    ];
+    const svg = week(booking('7', ...periods));
     const [here, there] = boxesOf(svg);
     expect(here?.[0]).toBe('waiting');
     expect(there?.[0]).toBe('waiting there');

@@ -50,7 +50,7 @@ describe('a job of another program', () => {
     ],
     [
       'too few parts',
-      { stream: 'groups', keys: [['MAT', 2], SECRET] },
+      { stream: 'groups', keys: [['M', 2], SECRET] },
       'keys[1]: a key of this stream has 2 parts',
     ],
     ['too many parts', { stream: 'rooms', key: [SECRET, SECRET] }, 'key: a key of this stream has 1 part'],

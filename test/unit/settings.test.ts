@@ -183,7 +183,7 @@ describe('a secret in a file', () => {
 describe('the address of the service', () => {
   const HTTPS = 'must be https: the key would be sent unencrypted';
   const ADDRESS = 'not a web address; write https://host';
-  it.each([
+  it.each<[url: string, fault?: string]>([
     ['https://api.example.org'],
     ['http://localhost:8080'],
     ['http://127.0.0.1:8080'],
@@ -267,12 +267,8 @@ describe('settings that cannot be used', () => {
       LOG_LEVEL: 'loud',
     });
     expect(message).toBe('the settings cannot be used');
-    expect(
-      faults
-        .map((fault) => /^\w+/.exec(fault)?.[0])
-        .toSorted()
-        .join(' '),
-    ).toBe(
+    const names = faults.map((fault) => /^\w+/.exec(fault)?.[0] ?? '');
+    expect(names.toSorted().join(' ')).toBe(
       'API_BASE_URL API_KEY_FILE API_ORGANIZATION_ID API_REQUESTS_PER_SECOND HTTP_PORT LOG_LEVEL ' +
         'MIRROR_DATABASE_URL REDIS_URL STATE_DATABASE_URL',
     );

@@ -1,6 +1,5 @@
 // Content of a trace: parents, failures, and ids in log lines. Traces are exported only to a named collector.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';
@@ -12,9 +11,11 @@ import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
 import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
 import { inSpan, isRegistered, linkTo, traceIds, traceparent } from '../../src/process/tracing.js';
+import { createFolder } from '../support/folders.js';
 import { playPuts } from '../support/play-put.js';
 import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
 
+const file = path.join(createFolder('tracing'), 'log');
 let kept: ReturnType<typeof keepSpans> | undefined;
 const record = () => (kept = keepSpans());
 afterEach(() => {
@@ -110,23 +111,15 @@ it('a request that several batches share is a child of the first batch and linke
 });
 
 it('a log line has the ids of the span around it, and no ids outside a span', async () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-tracing-'));
-  try {
-    const file = path.join(folder, 'log');
-    const log = createLogger('info', undefined, file, traceIds);
-    const { spans } = record();
-    await inSpan('batch', {}, async () => log.child({ batch: 7 }).info('batch applied'));
-    log.info('worker stopped');
-    const [inside, outside] = readFileSync(file, 'utf8')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line) as object);
-    const [span] = spans();
-    expect(inside).toMatchObject({ batch: 7, trace_id: traceOf(span), span_id: idOf(span) });
-    expect(outside).not.toHaveProperty('trace_id');
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const log = createLogger('info', undefined, file, traceIds);
+  const { spans } = record();
+  await inSpan('batch', {}, async () => log.child({ batch: 7 }).info('batch applied'));
+  log.info('worker stopped');
+  const lines = readFileSync(file, 'utf8').trim().split('\n');
+  const [inside, outside] = lines.map((line) => JSON.parse(line) as object);
+  const [span] = spans();
+  expect(inside).toMatchObject({ batch: 7, trace_id: traceOf(span), span_id: idOf(span) });
+  expect(outside).not.toHaveProperty('trace_id');
 });
 
 describe('the export of traces', () => {
