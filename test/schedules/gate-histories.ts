@@ -131,7 +131,10 @@ export async function playGateHistory(
   const processes = new Map<Actor, Process>();
   /** Per actor, what stood when it began its batch. */
   const begun = new Map<Actor, Standing>();
-  const arrivals: { actor: Actor; extId: string; isActive: boolean; operation: string }[] = [];
+  const arrivals: { actor: Actor; extId: string; isActive: boolean }[] = [];
+  /** Operations of sent objects, as they arrived. `accepted`: those that the service has carried out. */
+  const arrivedFor = new Map<SentObject, string>();
+  const accepted: { extId: string; operation: string }[] = [];
   /** By `stream operation`, the objects that were sent for it, of streams whose external ids are their keys. */
   const sentFor = new Map<string, Set<string>>();
   let areLimitsJudged = true;
@@ -188,8 +191,9 @@ export async function playGateHistory(
 
   /** A write has arrived: no gate kept it back, and it takes nothing away beside an unsent write. */
   async function judgeArrivals(): Promise<void> {
-    for (const { actor, extId, isActive, operation } of arrivals.splice(0)) {
+    for (const { extId, operation } of accepted.splice(0))
       if (areLimitsJudged) await judgeLimit(extId, operation);
+    for (const { actor, extId, isActive } of arrivals.splice(0)) {
       const [now, before] = [await readStanding(), begun.get(actor)];
       if (!before) continue;
       const keys = await keysOf(extId);
@@ -208,7 +212,7 @@ export async function playGateHistory(
     }
   }
 
-  /** No more is sent than the limit of the day and what operators have approved. */
+  /** No more is accepted than the limit of the day and what operators have approved. */
   async function judgeLimit(extId: string, operation: string): Promise<void> {
     const shape = shapes.find((one) => extId.startsWith(`${one.prefix}${room.name}_`));
     const limit = shape?.limits?.[operation as 'create' | 'update' | 'retire'];
@@ -241,14 +245,17 @@ export async function playGateHistory(
   const attend = () =>
     service.attend(actors, {
       arrived: (actor, objects) =>
-        objects.forEach((object) =>
-          arrivals.push({
-            actor,
-            extId: object.extId,
-            isActive: object.active ?? true,
-            operation: operationOf(object),
-          }),
-        ),
+        objects.forEach((object) => {
+          arrivals.push({ actor, extId: object.extId, isActive: object.active ?? true });
+          arrivedFor.set(object, operationOf(object));
+        }),
+      // A write that the service refuses changes nothing, and counts for no limit.
+      processed: (_, objects) =>
+        objects.forEach((object) => {
+          const operation = arrivedFor.get(object);
+          if (operation !== undefined && operationOf(object) === 'none')
+            accepted.push({ extId: object.extId, operation });
+        }),
     });
 
   const settle = (actor: Actor) => settleActor(actor, world.isBlocked, () => trace.join('\n'));
