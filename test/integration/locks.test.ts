@@ -4,14 +4,14 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';
 import postgres from 'postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { openBullmq } from '../../src/queue/bullmq.js';
 import { QUEUES } from '../../src/queue/jobs.js';
 import { openState, type State } from '../../src/state/database.js';
 import { takeLock, tryLock, whileHolding, type Lock, type Waiting } from '../../src/state/locks.js';
 import { migrate } from '../../src/state/migrate.js';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
-import { until } from '../support/wait.js';
+import { createDeferred, until } from '../support/wait.js';
 
 const LOCKS: Lock[] = ['migrate', 'run_start', 'inbox', 'polling', 'alerts', 'reconcile', 'verify'];
 
@@ -21,11 +21,7 @@ let sql: postgres.Sql;
 beforeAll(async () => {
   database = await createDatabase();
   state = openState({ url: database.url });
-  sql = postgres(database.url, {
-    max: 2,
-    onnotice: () => undefined,
-    connection: { application_name: 'a colleague' },
-  });
+  sql = connect(database.url, 'a colleague', 2);
 });
 afterAll(async () => {
   await state.close();
@@ -33,22 +29,45 @@ afterAll(async () => {
   await database.drop();
 });
 
+function connect(url: string, name: string, max = 1): postgres.Sql {
+  return postgres(url, { max, onnotice: () => undefined, connection: { application_name: name } });
+}
+
+/** An empty database with a session, for a test. */
+async function openEmpty(name: string) {
+  const { url, drop } = await createEmptyDatabase();
+  const other = connect(url, name);
+  onTestFinished(async () => {
+    await other.end({ timeout: 1 });
+    await drop();
+  });
+  return { url, other };
+}
+
+/** A queue of the database for a test, with the sessions that end before it does. */
+function openQueue() {
+  const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
+  const queue = bullmq.queue(QUEUES.changes);
+  onTestFinished(async () => {
+    await queue.close();
+    await bullmq.close();
+  });
+  return { bullmq, queue };
+}
+
 /** Holds what `statement` locks while `work` runs. */
 async function whileHeld<T>(statement: string, work: (release: () => void) => Promise<T>): Promise<T> {
-  let release = () => undefined as void;
-  const released = new Promise<void>((resolve) => (release = resolve));
-  let begun = () => undefined as void;
-  const isHeld = new Promise<void>((resolve) => (begun = resolve));
+  const [begun, released] = [createDeferred(), createDeferred()];
   const held = sql.begin(async (tx) => {
     await tx.unsafe(statement);
-    begun();
-    await released;
+    begun.resolve();
+    await released.promise;
   });
-  await Promise.race([isHeld, held]);
+  await Promise.race([begun.promise, held]);
   try {
-    return await work(release);
+    return await work(released.resolve);
   } finally {
-    release();
+    released.resolve();
     await held;
   }
 }
@@ -154,11 +173,10 @@ describe('a lock', () => {
 
 describe('the queue in PostgreSQL', () => {
   it('is not delayed by advisory locks of other sessions', async () => {
-    const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
-    const queue = bullmq.queue(QUEUES.changes);
+    const { bullmq, queue } = openQueue();
     const worked: string[] = [];
     const worker = bullmq.worker(QUEUES.changes, async ({ name }) => void worked.push(name), {});
-    const stranger = postgres(database.url, { max: 1, onnotice: () => undefined });
+    const stranger = connect(database.url, 'a stranger');
     try {
       // As BullMQ names them: before jobs are added, and before they end.
       await stranger`SELECT pg_advisory_lock(hashtext('bullmq:finalization'), hashtext(${QUEUES.changes})),
@@ -176,30 +194,22 @@ describe('the queue in PostgreSQL', () => {
     } finally {
       await stranger.end({ timeout: 1 });
       await worker.close();
-      await queue.close();
-      await bullmq.close();
     }
   });
 
   it('has no more rows for keys of foreign jobs than there are groups of keys', async () => {
-    const bullmq = openBullmq({ postgresUrl: database.url }, 'locks', pino({ level: 'silent' }));
-    const queue = bullmq.queue(QUEUES.changes);
-    try {
-      await sql`SELECT slotsync_queue.lock_key(key) FROM generate_series(-2147483648, 2147483647, 65536) AS key`;
-      const jobs = Array.from({ length: 300 }, (_, at) => ({
-        name: 'changed',
-        data: {},
-        opts: { deduplication: { id: `room ${at}` } },
-      }));
-      await queue.addBulk(jobs);
-      const [rows] = await sql`
-        SELECT count(*)::int AS count FROM slotsync_queue.lock_key WHERE key BETWEEN -2147483648 AND 2147483647`;
-      expect(rows).toEqual({ count: 65_536 });
-    } finally {
-      await queue.drain();
-      await queue.close();
-      await bullmq.close();
-    }
+    const { queue } = openQueue();
+    await sql`SELECT slotsync_queue.lock_key(key) FROM generate_series(-2147483648, 2147483647, 65536) AS key`;
+    const jobs = Array.from({ length: 300 }, (_, at) => ({
+      name: 'changed',
+      data: {},
+      opts: { deduplication: { id: `room ${at}` } },
+    }));
+    await queue.addBulk(jobs);
+    const [rows] = await sql`
+      SELECT count(*)::int AS count FROM slotsync_queue.lock_key WHERE key BETWEEN -2147483648 AND 2147483647`;
+    expect(rows).toEqual({ count: 65_536 });
+    await queue.drain();
   });
 
   it('locks a key for one session, or for several that share it, until their transactions end', async () => {
@@ -229,48 +239,32 @@ describe('the queue in PostgreSQL', () => {
 
 describe('migrate', () => {
   it('names the session that blocks it, and changes nothing when it has waited too long', async () => {
-    const { url, drop } = await createEmptyDatabase();
-    const other = postgres(url, {
-      max: 1,
-      onnotice: () => undefined,
-      connection: { application_name: 'a report' },
+    const { url, other } = await openEmpty('a report');
+    await other`CREATE SCHEMA slotsync`;
+    await other`CREATE TABLE slotsync.lock_migrate ()`;
+    const heard: string[] = [];
+    await other.begin(async (tx) => {
+      await tx`LOCK TABLE slotsync.lock_migrate IN SHARE UPDATE EXCLUSIVE MODE`;
+      const stop = new AbortController();
+      const onWait = (sentence: string) => {
+        heard.push(sentence);
+        stop.abort(new Error('stopped'));
+      };
+      await expect(migrate(url, { onWait, signal: stop.signal })).rejects.toThrow('stopped');
+      expect(heard).toEqual([
+        expect.stringMatching(/^Waiting: schema slotsync is in use by 'a report' of role /),
+      ]);
+      await expect(migrate(url, { giveUpAfterMs: 1 })).rejects.toMatchObject({ code: 'state_locked' });
+      expect(await tx`SELECT to_regclass('slotsync.migrations') AS made`).toEqual([{ made: null }]);
     });
-    try {
-      await other`CREATE SCHEMA slotsync`;
-      await other`CREATE TABLE slotsync.lock_migrate ()`;
-      const heard: string[] = [];
-      await other.begin(async (tx) => {
-        await tx`LOCK TABLE slotsync.lock_migrate IN SHARE UPDATE EXCLUSIVE MODE`;
-        const stop = new AbortController();
-        const onWait = (sentence: string) => {
-          heard.push(sentence);
-          stop.abort(new Error('stopped'));
-        };
-        await expect(migrate(url, { onWait, signal: stop.signal })).rejects.toThrow('stopped');
-        expect(heard).toEqual([
-          expect.stringMatching(/^Waiting: schema slotsync is in use by 'a report' of role /),
-        ]);
-        await expect(migrate(url, { giveUpAfterMs: 1 })).rejects.toMatchObject({ code: 'state_locked' });
-        expect(await tx`SELECT to_regclass('slotsync.migrations') AS made`).toEqual([{ made: null }]);
-      });
-      expect((await migrate(url)).applied).toBeGreaterThan(0);
-    } finally {
-      await other.end({ timeout: 1 });
-      await drop();
-    }
+    expect((await migrate(url)).applied).toBeGreaterThan(0);
   });
 
   it('is not delayed by advisory locks of other sessions', async () => {
-    const { url, drop } = await createEmptyDatabase();
-    const stranger = postgres(url, { max: 1, onnotice: () => undefined });
-    try {
-      // The number that former versions took.
-      await stranger`SELECT pg_advisory_lock(7215604113)`;
-      const waiting = { onWait: (sentence: string) => expect.fail(sentence), giveUpAfterMs: 1 };
-      expect((await migrate(url, waiting)).applied).toBeGreaterThan(0);
-    } finally {
-      await stranger.end({ timeout: 1 });
-      await drop();
-    }
+    const { url, other } = await openEmpty('a stranger');
+    // The number that former versions took.
+    await other`SELECT pg_advisory_lock(7215604113)`;
+    const waiting = { onWait: (sentence: string) => expect.fail(sentence), giveUpAfterMs: 1 };
+    expect((await migrate(url, waiting)).applied).toBeGreaterThan(0);
   });
 });

@@ -1,6 +1,6 @@
 // Occurrences of schedules: each is started once by however many processes, and the schedule follows the configuration.
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
@@ -12,9 +12,10 @@ import { setPaused } from '../../src/state/runs/advance-run.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { skipMissedOccurrences, startScheduled } from '../../src/sync/run/start-due-syncs.js';
 import { ROOMS } from '../support/campus.js';
-import { redisUrl } from '../support/services.js';
+import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
-import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const CONFIGURATION = {
   streams: { rooms: ROOMS, halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}' } },
@@ -25,16 +26,11 @@ const DAY = 24 * 60 * MINUTE;
 /** Time when the schedule was registered. It is fixed, so that the real hour does not matter. */
 const REGISTERED = new Date('2026-05-01T12:00:00Z');
 
-let database: SharedDatabase;
+const open = keepWorlds();
 let world: World;
-beforeAll(async () => {
-  database = await createSharedDatabase();
-});
 beforeEach(async () => {
-  world = await openWorld(CONFIGURATION, { database });
+  world = await open(CONFIGURATION);
 });
-afterEach(() => world.close());
-afterAll(() => database.drop());
 
 /** Two in the morning, `days` after the day of the registration. */
 const night = (days: number) => new Date(Date.parse('2026-05-01T02:00:00Z') + days * DAY);
@@ -43,9 +39,22 @@ async function registerThen(): Promise<void> {
   await register();
   await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
 }
+/** Starts a run of a command or of changes over these streams. */
+const begin = async (lane: 'backfill' | 'incremental', ...streams: string[]) =>
+  (await startRun(world.state.db, { kind: lane, lane, startedBy: 'command', streams })).run;
 const runs = async () => [
   ...(await world.sql`SELECT kind, lane, started_by, streams, status FROM slotsync.runs ORDER BY id`),
 ];
+/** Ages the registration of every schedule. */
+const age = (interval: string) =>
+  world.sql`UPDATE slotsync.schedules SET registered_at = now() - ${interval}::text::interval`;
+/** The streams, or `sync` for all, that have had no success for too long. */
+async function late(
+  ...[known, limits]: [Parameters<typeof readSituation>[1]?, Parameters<typeof concerns>[1]?]
+) {
+  const found = concerns(await readSituation(world.state.db, known), limits);
+  return found.flatMap(({ id, kind }) => (kind === 'no_success' ? id : []));
+}
 /** Notes these streams as synced whole just now. */
 const noteSynced = (...names: string[]) =>
   world.sql`INSERT INTO slotsync.streams (stream, planned_at, synced_at) SELECT s, now(), now() FROM unnest(${names}::text[]) AS s`;
@@ -111,10 +120,10 @@ describe('an occurrence of a schedule', () => {
   it('is not missed by a schedule that was registered or replaced just now', async () => {
     await register();
     expect(await startScheduled(world.deps())).toEqual([]);
-    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
+    await age('5 days');
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
     expect(await startScheduled(world.deps())).toEqual([]);
-    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
+    await age('5 days');
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
     expect(await startScheduled(world.deps())).toHaveLength(1);
   });
@@ -148,19 +157,9 @@ describe('an occurrence of a schedule', () => {
 
   it('leaves streams to the runs that cover them, and the log names these runs', async () => {
     await registerThen();
-    const { run } = await startRun(world.state.db, {
-      kind: 'backfill',
-      lane: 'backfill',
-      startedBy: 'command',
-      streams: ['rooms'],
-    });
+    const run = await begin('backfill', 'rooms');
     await setPaused(world.state.db, true, run.id);
-    await startRun(world.state.db, {
-      kind: 'incremental',
-      lane: 'incremental',
-      startedBy: 'change',
-      streams: ['halls'],
-    });
+    await begin('incremental', 'halls');
     expect(await startScheduled(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
     expect(said('streams stay due until an unfinished run that covers them has ended')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
@@ -203,56 +202,38 @@ describe('schedules of streams', () => {
 
   it('report separately when their streams are late', async () => {
     await register({ ...AT_TWO, pattern: '0 2 1 1 *' });
-    await registerSchedule(world.state.db, '0 * * * *', {
-      pattern: '0 * * * *',
-      timezone: 'UTC',
-      streams: ['halls'],
-    });
+    const hourly = { pattern: '0 * * * *', timezone: 'UTC', streams: ['halls'] };
+    await registerSchedule(world.state.db, hourly.pattern, hourly);
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 day' WHERE name <> 'nightly'`;
-    const late = async () =>
-      concerns(await readSituation(world.state.db)).flatMap(({ id, kind }) =>
-        kind === 'no_success' ? id : [],
-      );
     expect(await late()).toEqual(['no_success halls']);
     await noteSynced('halls');
     expect(await late()).toEqual([]);
   });
 
   it('make a sync of all streams unnecessary if they cover every stream', async () => {
-    const { db } = world.state;
     for (const [pattern, name] of [
       ['0 2 1 1 *', 'rooms'],
       ['0 3 1 1 *', 'halls'],
     ] as const)
-      await registerSchedule(db, pattern, { pattern, timezone: 'UTC', streams: [name] });
-    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 minute'`;
+      await registerSchedule(world.state.db, pattern, { pattern, timezone: 'UTC', streams: [name] });
+    await age('1 minute');
     await noteSynced('rooms', 'halls');
     await world.sql`INSERT INTO slotsync.destination (base_url, organization_id, region, bound_at)
       VALUES ('https://service.test', 'demo', 'eu', now() - interval '9 days')`;
-    const late = async (streams: string[]) =>
-      concerns(await readSituation(db, { streams }), { noSuccessHours: 26, inboxMinutes: 60 }).flatMap(
-        ({ id, kind }) => (kind === 'no_success' ? id : []),
-      );
-    expect(await late(['rooms', 'halls'])).toEqual([]);
+    const limits = { noSuccessHours: 26, inboxMinutes: 60 };
+    expect(await late({ streams: ['rooms', 'halls'] }, limits)).toEqual([]);
     // A stream without any is synced by cron.
-    expect(await late(['rooms', 'halls', 'staff'])).toEqual(['no_success sync']);
+    expect(await late({ streams: ['rooms', 'halls', 'staff'] }, limits)).toEqual(['no_success sync']);
   });
 });
 
-const stores = [
-  { store: 'PostgreSQL', url: () => undefined, skip: false },
-  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
-];
-
-describe.each(stores)('the queue on $store', ({ url, skip }) => {
+describe.each(STORES)('the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip)('shared by several workers', () => {
     const stateId = randomUUID();
     let bullmq: Bullmq;
     let producer: ReturnType<typeof createProducer>;
     beforeEach(() => {
-      const redis = url();
-      const store = redis === undefined ? { postgresUrl: database.url } : { redisUrl: redis };
-      bullmq = openBullmq(store, stateId, world.log);
+      bullmq = openBullmq(url ? { redisUrl: url } : { postgresUrl: world.url }, stateId, world.log);
       producer = createProducer({ bullmq: async () => bullmq, state: world.state });
     });
     afterEach(async () => {
@@ -268,7 +249,7 @@ describe.each(stores)('the queue on $store', ({ url, skip }) => {
       await noteSynced('rooms', 'halls');
       const first = await start(everyMinute);
       expect(await runs()).toEqual([]);
-      await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;
+      await age('2 minutes');
       const others = await Promise.all([start(everyMinute), start(everyMinute)]);
       expect(await runs()).toHaveLength(1);
       const queue = bullmq.queue(QUEUES.runs);
@@ -290,16 +271,10 @@ describe.each(stores)('the queue on $store', ({ url, skip }) => {
     });
 
     it('ends no reconcile, and takes the step that a dead process left undone', async () => {
-      const { db } = world.state;
       await world.sql`
         INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
         VALUES ('reconcile', 'sync', 'schedule', '{}', 'running')`;
-      const { run } = await startRun(db, {
-        kind: 'backfill',
-        lane: 'backfill',
-        startedBy: 'command',
-        streams: ['rooms'],
-      });
+      const run = await begin('backfill', 'rooms');
       await world.sql`UPDATE slotsync.runs SET status = 'running' WHERE id = ${run.id}`;
       await world.sql`
         INSERT INTO slotsync.batches (run_id, stream, level, keys, state, counts)

@@ -2,17 +2,17 @@
 // Keys, tokens and personal data are in no log line, job or error. Recognizable values go through every kind of failure, at
 // the most talkative log level and without the logger's own redaction. Texts of a mapping function or of the service may stand
 // only in a record's message, in the organization's own database.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { migrateQueue } from '../../src/queue/migrate-queue.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { until } from '../support/wait.js';
-import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const KEY = 'key-93b1f0c2d7';
 const NAME = 'Ragnhild Exempelsson';
@@ -45,22 +45,15 @@ const staff = (changes: Partial<SlotsyncConfig['streams'][string]>): SlotsyncCon
   streams: { staff: { ...CONFIG.streams['staff'], ...changes } as SlotsyncConfig['streams'][string] },
 });
 
-let database: SharedDatabase;
+const openWorld = keepWorlds();
 let world: World;
-beforeAll(async () => {
-  database = await createSharedDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
-  world = await openWorld(CONFIG, { database, sandbox: { apiKey: KEY }, attempts: 3 });
+  world = await openWorld(CONFIG, { sandbox: { apiKey: KEY }, attempts: 3 });
   await world.sql`CREATE TABLE staff (number text PRIMARY KEY, name text, email text, phone text, boss text)`;
   await world.sql`
     INSERT INTO staff VALUES (${NUMBER}, ${NAME}, ${EMAIL}, ${PHONE}), ('19600606-4567', 'Other', 'o@exempel.test', '1')`;
 });
-afterEach(async () => {
-  await world.sql`ALTER TABLE slotsync.records DROP CONSTRAINT IF EXISTS refuses`;
-  await world.close();
-});
+afterEach(() => world.sql`ALTER TABLE slotsync.records DROP CONSTRAINT IF EXISTS refuses`);
 
 function expectClean(what: string, text: string): void {
   for (const secret of SECRETS)
@@ -242,18 +235,13 @@ describe('the queue', () => {
       for (const line of (await dumpQueue()).split('\n')) seen.add(line);
     };
     try {
-      const { run } = await startRun(world.state.db, {
-        kind: 'sync',
-        lane: 'sync',
-        startedBy: 'command',
-        streams: ['staff'],
-      });
-      await producer.enqueueRun(run.id, run.lane);
+      const runId = await world.startRun();
+      await producer.enqueueRun(runId, 'sync');
       await look();
       await workers.start();
       const check = async () => {
         await look();
-        return done(run.id);
+        return done(runId);
       };
       await until(check, { describe: 'the queue to come so far' });
       await look(); // what `done` has found may be newer than the last look

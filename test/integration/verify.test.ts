@@ -68,8 +68,17 @@ const verifiedOf = ({ sql }: World) =>
   sql`SELECT stream, objects::int, run_id::int FROM slotsync.verifications ORDER BY stream`;
 const toField = (extId: string) => ({ extId });
 const finds = ({ sandbox }: World) => sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
+const nameOf = (world: World, code: string) => world.fieldsOf(`room_${code}`)?.['room.name'];
 const change = (world: World, code: string, name: string) =>
   world.sandbox.changeObject(`room_${code}`, { fields: [{ fieldId: 'room.name', values: [name] }] });
+
+/** Opens a world of which a verify has found that these rooms were changed by hand. */
+async function openDrifted(config: SlotsyncConfig, synced: readonly string[], changed = synced) {
+  const world = await openSynced(config, synced);
+  for (const code of changed) change(world, code, 'Aula');
+  await verifyRooms(world);
+  return world;
+}
 
 describe('an object of a record in verify', () => {
   it('is verified without a finding if it is as it should be', async () => {
@@ -179,7 +188,7 @@ it('verify puts a record in doubt whose unchanged row becomes another object, fo
   // Until then it waits.
   expect(await verifyRooms(world)).toMatchObject({ waiting: 2, inDoubt: 0 });
   await sync(world);
-  expect(['A', 'B'].map((code) => world.fieldsOf(`room_${code}`)?.['room.name'])).toEqual(['New', 'New']);
+  expect(['A', 'B'].map((code) => nameOf(world, code))).toEqual(['New', 'New']);
   expect(await verifyRooms(world)).toMatchObject({ compared: 2, waiting: 0, inDoubt: 0 });
 });
 
@@ -242,26 +251,19 @@ describe('objects without a record in verify', () => {
     ]);
     expect(requests).toBe(1);
     const [labs] = [...world.verifying().streams.values()].filter(({ name }) => name === 'labs');
-    expect(await verifyRooms(world, { streams: labs ? [labs] : [] })).toMatchObject({
-      stream: 'labs',
-      compared: 1,
-    });
+    const ofLabs = await verifyRooms(world, { streams: labs ? [labs] : [] });
+    expect(ofLabs).toMatchObject({ stream: 'labs', compared: 1 });
   });
 });
 
 describe('the findings of verify', () => {
   it('make an event for each change, and one when the drift is mended', async () => {
-    const world = await openSynced(rooms(), ['A']);
-    change(world, 'A', 'Aula');
-    await verifyRooms(world);
+    const world = await openDrifted(rooms(), ['A']);
     await verifyRooms(world);
     world.sandbox.removeObject('room_A');
     await verifyRooms(world);
-    world.sandbox.putObject({
-      extId: 'room_A',
-      typeId: 'room',
-      fields: [{ fieldId: 'room.name', values: ['Room A'] }],
-    });
+    const fields = [{ fieldId: 'room.name', values: ['Room A'] }];
+    world.sandbox.putObject({ extId: 'room_A', typeId: 'room', fields });
     await verifyRooms(world);
     expect(await driftOf(world)).toEqual([]);
     expect(await eventsOf(world)).toEqual([
@@ -272,9 +274,7 @@ describe('the findings of verify', () => {
   });
 
   it('end with a write that is accepted later, and not with a sync that sends nothing', async () => {
-    const world = await openSynced(rooms(), ['A', 'B']);
-    change(world, 'A', 'Aula');
-    await verifyRooms(world);
+    const world = await openDrifted(rooms(), ['A', 'B'], ['A']);
     await sync(world);
     expect(await driftOf(world)).toHaveLength(1);
     await rename(world, 'A', 'Hall');
@@ -282,9 +282,7 @@ describe('the findings of verify', () => {
     expect(await driftOf(world)).toEqual([]);
     expect((await eventsOf(world)).at(-1)).toMatchObject({ from_kind: 'changed', to_kind: null, run_id: 4 });
   });
-});
 
-describe('the findings of verify', () => {
   it('end when the row is gone from a stream that retires nothing', async () => {
     const world = await openSynced(rooms(), ['A', 'B']);
     change(world, 'A', 'By hand');
@@ -356,10 +354,8 @@ describe('a pass of verify', () => {
     // A run that only reads keeps no sync from starting.
     expect(await startRun(world.state.db, { ...request, kind: 'sync' })).toMatchObject({ started: true });
     await verifyRooms(world);
-    expect(await readRun(world.state.db, interrupted)).toMatchObject({
-      status: 'failed',
-      errorCode: 'interrupted',
-    });
+    const ended = { status: 'failed', errorCode: 'interrupted' };
+    expect(await readRun(world.state.db, interrupted)).toMatchObject(ended);
   });
 
   it('ends at its next page when it is cancelled', async () => {
@@ -485,9 +481,7 @@ describe('a repair', () => {
   it.each(['was as it should be after the repair', 'was not sent by the repair'])(
     'treats an object as drift that changed again in the same way, and %s',
     async (what) => {
-      const world = await openSynced(rooms(), ['A']);
-      change(world, 'A', 'Aula');
-      await verifyRooms(world);
+      const world = await openDrifted(rooms(), ['A']);
       if (what.startsWith('was not')) change(world, 'A', 'Room A');
       await repair(world);
       await settle(world);
@@ -521,10 +515,7 @@ describe('a repair', () => {
     const { runId, queue } = await planRepair(world);
     expect(queue).toHaveLength(1);
     const next = await world.apply(queue[0] ?? 0);
-    expect([world.fieldsOf('room_r001')?.['room.name'], world.sandbox.object('room_r000')?.active]).toEqual([
-      'Room r001',
-      true,
-    ]);
+    expect([nameOf(world, 'r001'), world.sandbox.object('room_r000')?.active]).toEqual(['Room r001', true]);
     await world.finish(runId, next.queue);
     expect(world.sandbox.object('room_r000')?.active).toBe(false);
   });
@@ -539,10 +530,8 @@ describe('a repair', () => {
     await verify(world.verifying());
     world.sandbox.clearArrivals();
     const { run } = await repair(world);
-    expect(run).toMatchObject({
-      status: 'succeeded',
-      counts: { rooms: { synced: 1 }, courses: { synced: 1 } },
-    });
+    const counts = { rooms: { synced: 1 }, courses: { synced: 1 } };
+    expect(run).toMatchObject({ status: 'succeeded', counts });
   });
 
   it('leaves an object of another type, and an object without a record, alone', async () => {
@@ -564,10 +553,8 @@ describe('a repair', () => {
     for (const code of codes(20)) world.sandbox.removeObject(`room_${code}`);
     await verifyRooms(world);
     const { run } = await repair(world);
-    expect(run).toMatchObject({
-      status: 'held',
-      holds: { rooms: { repair: { count: 20, reason: 'limit' } } },
-    });
+    const holds = { rooms: { repair: { count: 20, reason: 'limit' } } };
+    expect(run).toMatchObject({ status: 'held', holds });
     expect(reasonHeld(run, 'rooms', 'repair')).toBe(
       'the service holds none of the 20 objects: it may have been restored empty or from a backup; ' +
         '20 of 20 records would be repaired, more than 2 and more than 10 %; ' +
@@ -576,55 +563,50 @@ describe('a repair', () => {
     expect(world.writes()).toEqual([]);
   });
 
-  it.each([
+  type Spoil = (world: World, code: string) => unknown;
+  it.each<[string, Spoil, RegExp]>([
     [
       'all in one field',
-      (world: World) => codes(5).forEach((code) => change(world, code, 'Aula')),
+      (world, code) => change(world, code, 'Aula'),
       /all 5 objects that drift differ in room\.name/,
     ],
     [
       'all inactive',
-      (world: World) =>
-        codes(5).forEach((code) => world.sandbox.changeObject(`room_${code}`, { active: false })),
+      ({ sandbox }, code) => sandbox.changeObject(`room_${code}`, { active: false }),
       /all 5 objects that drift were made inactive/,
     ],
     [
       'most of them missing',
-      (world: World) => codes(5).forEach((code) => world.sandbox.removeObject(`room_${code}`)),
+      ({ sandbox }, code) => sandbox.removeObject(`room_${code}`),
       /lacks 5 of the 20 objects/,
     ],
   ])('is held with a reason that names the pattern of the drift: %s', async (_, spoil, says) => {
     const world = await held();
-    spoil(world);
+    for (const code of codes(5)) spoil(world, code);
     await verifyRooms(world);
     const { run } = await repair(world);
     expect(reasonHeld(run, 'rooms', 'repair')).toMatch(says);
   });
 
   it('leaves a row that has changed since to a sync, which may hold it', async () => {
-    const world = await openSynced(rooms({ limits: { update: { count: 0, percent: 0 } } }), ['A', 'B']);
-    for (const code of ['A', 'B']) change(world, code, 'By hand');
-    await verifyRooms(world);
+    const world = await openDrifted(rooms({ limits: { update: { count: 0, percent: 0 } } }), ['A', 'B']);
     await rename(world, 'A', 'A load that went wrong');
     expect((await world.sync()).run.status).toBe('held');
     await repair(world);
-    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
-    expect(world.fieldsOf('room_B')).toMatchObject({ 'room.name': 'Room B' });
+    expect([nameOf(world, 'A'), nameOf(world, 'B')]).toEqual(['Aula', 'Room B']);
     expect(await driftOf(world)).toMatchObject([{ local_key: 'A' }]);
   });
 
   it('leaves rows that change or go after its plan to the next sync, which sends them', async () => {
-    const world = await openSynced(rooms({ retire: 'deactivate' }), ['A', 'B', 'C']);
-    for (const code of ['A', 'B']) change(world, code, 'By hand');
-    await verifyRooms(world);
+    const world = await openDrifted(rooms({ retire: 'deactivate' }), ['A', 'B', 'C'], ['A', 'B']);
     const { runId, queue } = await planRepair(world);
-    await rename(world, 'A', 'Aula');
+    await rename(world, 'A', 'Hall');
     await world.sql`DELETE FROM rooms WHERE code = 'B'`;
     await world.finish(runId, queue);
-    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
+    expect(nameOf(world, 'A')).toBe('Aula');
     const { run: next } = await world.sync();
     expect(next).toMatchObject({ status: 'succeeded', plan: { rooms: { update: 1, retire: 1 } } });
-    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Aula' });
+    expect(nameOf(world, 'A')).toBe('Hall');
     expect(world.sandbox.object('room_B')?.active).toBe(false);
   });
 
@@ -656,10 +638,8 @@ describe('adopt after the loss of the state', () => {
       { stream: 'rooms', equal: 30, differing: 0, ambiguous: 0, unowned: 0 },
       { stream: 'courses', equal: 5, differing: 0 },
     ]);
-    expect((await world.recordsOf('courses'))['c1']).toMatchObject({
-      external_id: 'course_c1',
-      object_hash: before['c1']?.object_hash,
-    });
+    const again = { external_id: 'course_c1', object_hash: before['c1']?.object_hash };
+    expect((await world.recordsOf('courses'))['c1']).toMatchObject(again);
     await sync(world);
     expect(world.writes()).toEqual([]);
 
@@ -683,10 +663,8 @@ describe('adopt after the loss of the state', () => {
   });
 
   it('leaves an object without an external id to the sync that assigns one', async () => {
-    const world = await open(
-      { ...rooms(), service: { assignExternalIds: true } },
-      { sandbox: { assignsExternalIds: true } },
-    );
+    const assigning = { ...rooms(), service: { assignExternalIds: true } };
+    const world = await open(assigning, { sandbox: { assignsExternalIds: true } });
     await addRooms(world, 'A');
     const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
     const link = { stream: 'rooms', localKey: 'A', externalId: 'room_A', destinationId: String(id) };
@@ -699,12 +677,10 @@ describe('adopt after the loss of the state', () => {
   it('leaves an object that no row or two rows have without a record', async () => {
     const world = await open(rooms({ externalId: 'room_{name}' }));
     await world.sql`INSERT INTO rooms VALUES ('A', 'One'), ('B', 'Two'), ('C', 'Two')`;
-    for (const name of ['One', 'Two', 'Three'])
-      world.sandbox.addObject({
-        extId: `room_${name}`,
-        typeId: 'room',
-        fields: [{ fieldId: 'room.name', values: [name] }],
-      });
+    for (const name of ['One', 'Two', 'Three']) {
+      const fields = [{ fieldId: 'room.name', values: [name] }];
+      world.sandbox.addObject({ extId: `room_${name}`, typeId: 'room', fields });
+    }
     expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, ambiguous: 1, unowned: 1 }]);
     expect(Object.keys(await world.recordsOf('rooms'))).toEqual(['A']);
   });
@@ -769,10 +745,8 @@ describe('verify by a worker', () => {
   });
 
   it('is followed by a repair of the drift within limits', async () => {
-    const world = await openSynced(
-      { ...rooms(), schedule, verify: { after: 'sync', repair: 'within-limits' } },
-      codes(20),
-    );
+    const repairing = { after: 'sync', repair: 'within-limits' } as const;
+    const world = await openSynced({ ...rooms(), schedule, verify: repairing }, codes(20));
     await register(world, 'sync');
     await startNight(world);
     change(world, 'r000', 'Aula');
@@ -780,11 +754,8 @@ describe('verify by a worker', () => {
     const deps = periodic(world, { repairs: true, startRepair: async ({ id }) => void started.push(id) });
     expect(await verifyWhenDue(deps, DUE)).toMatchObject({ drifting: 1 });
     const [runId = 0] = started;
-    expect(await readRun(world.state.db, runId)).toMatchObject({
-      kind: 'repair',
-      startedBy: 'schedule',
-      range: null,
-    });
+    const begun = { kind: 'repair', startedBy: 'schedule', range: null };
+    expect(await readRun(world.state.db, runId)).toMatchObject(begun);
     const { queue } = await world.planRun(runId);
     await world.finish(runId, queue);
     expect(world.fieldsOf('room_r000')).toMatchObject({ 'room.name': 'Room r000' });
