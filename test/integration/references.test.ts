@@ -62,7 +62,7 @@ describe('references between streams', () => {
     expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
   });
 
-  it('have a child given up waitDays after its first try, and sent when its parent arrives', async () => {
+  it('have a child given up after waitDays, and sent when its parent arrives', async () => {
     const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
     await world.sync();
@@ -81,6 +81,20 @@ describe('references between streams', () => {
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ c1: 'synced' });
     expect(world.fieldsOf('course_c1')).toMatchObject({ 'course.room': 'room_A' });
+  });
+
+  it('count the waiting of a child from its first try on', async () => {
+    const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
+    await world.sync();
+    await world.sql`UPDATE slotsync.records SET waits_since = now() - interval '70 hours'`;
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'deferred' });
+    world.passDays(0.2);
+    await world.sync();
+    expect(await world.recordsOf('courses')).toMatchObject({
+      c1: { status: 'dead', error_code: 'reference_never_came' },
+    });
   });
 
   it('have a child sent that was given up when its parent is found at the service', async () => {
