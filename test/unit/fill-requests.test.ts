@@ -8,6 +8,7 @@ import { createObject } from '../../src/streams/destination-object.js';
 import { createRequestFiller, nothingWritten, type Order } from '../../src/sync/apply/fill-requests.js';
 import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE, type SentRequest } from '../../src/sync/apply/request-size.js';
+import { createLater } from '../support/later.js';
 import { playPuts } from '../support/play-put.js';
 
 const auto = { type: 'room', batchSize: 'auto' } as Stream;
@@ -46,9 +47,9 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
   }
   /** Holds the answers until the returned function is called. */
   function hold(): () => void {
-    let release = () => {};
-    answers = new Promise((resolve) => (release = resolve));
-    return () => release();
+    const { promise, resolve } = createLater();
+    answers = promise;
+    return resolve;
   }
   return { filler, sent, learned, waiting, time, grant, hold };
 }

@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import {
   createReleasers,
   createStoppable,
@@ -7,6 +7,7 @@ import {
   repeat,
   stopTogether,
 } from '../../src/process/lifecycle.js';
+import { createLater } from '../support/later.js';
 
 const SECOND = 1000;
 const never = () => new Promise<never>(() => undefined);
@@ -37,13 +38,8 @@ function observe(promise: Promise<unknown>) {
 
 /** Creates work in flight that ends when the test calls `end` or `fail`. */
 function createWork() {
-  let end: () => void = () => undefined;
-  let fail: (error: Error) => void = () => undefined;
-  const ended = new Promise<void>((resolve, reject) => {
-    end = resolve;
-    fail = reject;
-  });
-  return { ended, end: () => end(), fail: (error: Error) => fail(error) };
+  const { promise: ended, resolve: end, reject: fail } = createLater();
+  return { ended, end, fail };
 }
 
 describe('releasers', () => {
@@ -97,12 +93,9 @@ describe('repeat', () => {
   const start = (round: () => Promise<number | 'done' | void>, firstAfterMs?: number) => {
     const stopping = new AbortController();
     const onError = vi.fn();
-    const loop = repeat(round, {
-      everyMs: SECOND,
-      signal: stopping.signal,
-      onError,
-      ...(firstAfterMs === undefined ? {} : { firstAfterMs }),
-    });
+    const options = { everyMs: SECOND, signal: stopping.signal, onError };
+    const loop = repeat(round, firstAfterMs === undefined ? options : { ...options, firstAfterMs });
+    onTestFinished(() => stopping.abort());
     return { ...loop, onError, stop: () => stopping.abort() };
   };
 
@@ -122,12 +115,11 @@ describe('repeat', () => {
 
   it('waits before the first round if asked to', async () => {
     const round = vi.fn(async () => undefined);
-    const { stop } = start(round, 5 * SECOND);
+    start(round, 5 * SECOND);
     await pass(4999);
     expect(round).not.toHaveBeenCalled();
     await pass(1);
     expect(round).toHaveBeenCalledTimes(1);
-    stop();
   });
 
   it('takes the time to the next round from the result of a round, and ends with `done`', async () => {
@@ -145,11 +137,10 @@ describe('repeat', () => {
 
   it('continues after a failed round, and reports each failure', async () => {
     const round = vi.fn(() => Promise.reject(new Error('down')));
-    const { onError, stop } = start(round);
+    const { onError } = start(round);
     await pass(2 * SECOND);
     expect(round).toHaveBeenCalledTimes(3);
     expect(onError).toHaveBeenCalledTimes(3);
-    stop();
   });
 
   it('is woken during a pause, or runs one more round after the running round, without overlap', async () => {
@@ -159,7 +150,7 @@ describe('repeat', () => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       running--;
     });
-    const { wake, stop } = start(round);
+    const { wake } = start(round);
     await pass(150); // the first round has ended
     wake();
     await pass(50); // the second is half done
@@ -169,7 +160,6 @@ describe('repeat', () => {
     expect(round).toHaveBeenCalledTimes(3);
     await pass(SECOND);
     expect(round).toHaveBeenCalledTimes(3);
-    stop();
   });
 
   it('ends at once between rounds, or after the running round without reporting its failure', async () => {

@@ -9,6 +9,7 @@ import {
   type SlotStore,
   type SlotAnswer,
 } from '../../src/destination/quota/limiter.js';
+import { createLater } from '../support/later.js';
 import { until } from '../support/wait.js';
 
 /** Plays a store that answers each take as `answer` says. By default it grants at once. */
@@ -29,11 +30,10 @@ function playStore(answer: (call: number) => SlotAnswer | Promise<SlotAnswer> = 
 
 /** Plays a store that answers its first question when the test calls `answer`, and no other. */
 function playHeldStore() {
-  let answer: (taken: SlotAnswer) => void = () => {};
-  const held = new Promise<SlotAnswer>((resolve) => (answer = resolve));
+  const { promise: held, resolve: answer } = createLater<SlotAnswer>();
   const played = playStore((call) => (call === 1 ? held : never()));
   const asked = () => until(() => played.takes.length === 1, { describe: 'the head to ask' });
-  return { ...played, asked, answer: (taken: SlotAnswer) => answer(taken) };
+  return { ...played, asked, answer };
 }
 
 const granted = (call: number, waitMs = 0): SlotAnswer => ({ grants: [{ token: `token-${call}`, waitMs }] });
@@ -142,26 +142,6 @@ describe('an abandoned wait for a slot', () => {
     answer(granted(1));
     await second;
     expect(released).toEqual([]);
-  });
-
-  it('releases a grant in transit when nobody waits', async () => {
-    const { store, released, asked, answer } = playHeldStore();
-    const leave = new AbortController();
-    const take = limiterOf({ store }).take('sync', leave.signal);
-    await asked();
-    leave.abort();
-    await expect(take).rejects.toThrow();
-    answer(granted(1));
-    await until(() => released.length === 1, { describe: 'the release' });
-  });
-
-  it('releases a slot that is booked ahead', async () => {
-    const { store, released } = playStore((call) => granted(call, 5_000));
-    const leave = new AbortController();
-    const take = limiterOf({ store }).take('sync', leave.signal);
-    setTimeout(() => leave.abort(), 20);
-    await expect(take).rejects.toThrow();
-    expect(released).toEqual(['token-1']);
   });
 
   it('leaks no slot, whenever waiters leave and however the store answers', async () => {

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { cacheReading } from '../../src/http/cached-reading.js';
 import { type CountedFacts, type GaugeFacts, createMetrics } from '../../src/http/metrics.js';
+import { createLater } from '../support/later.js';
 import { GATE, LOAD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN, STREAM } from '../support/situations.js';
 
 const SLOTS = { rate: 20, allowed: 18, held: 3, cooling: 5, free: 10 };
@@ -299,9 +300,3 @@ describe('a cached reading', () => {
     expect(await read()).toBe('up');
   });
 });
-
-function createLater<T>() {
-  let resolve: (value: T) => void = () => undefined;
-  const promise = new Promise<T>((settle) => (resolve = settle));
-  return { promise, resolve: (value: T) => resolve(value) };
-}

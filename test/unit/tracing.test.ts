@@ -12,6 +12,7 @@ import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
 import { inSpan, isRegistered, linkTo, traceIds, traceparent } from '../../src/process/tracing.js';
 import { createFolder } from '../support/folders.js';
+import { createLater } from '../support/later.js';
 import { playPuts } from '../support/play-put.js';
 import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
 
@@ -61,8 +62,7 @@ describe('a span', () => {
 it('a request that several batches share is a child of the first batch and linked with each', async () => {
   const { spans } = record();
   const stream = { type: 'room', batchSize: 'auto' } as Stream;
-  let grant = () => {};
-  const granted = new Promise<void>((resolve) => (grant = resolve));
+  const { promise: granted, resolve: grant } = createLater();
   const filler = createRequestFiller({
     clock: () => 0,
     sizes: {
