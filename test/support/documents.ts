@@ -58,36 +58,26 @@ const causes = (value: string): Cause[] => {
   ];
 };
 
+const keyOf = (value: string) => ({ stream: value, localKey: value });
+const errorOf = (value: string) => ({ errorCode: value, errorMessage: value });
+
 const chain = (value: string): FailureInChain['chain'] => ({
-  via: [{ stream: value, localKey: value }],
+  via: [keyOf(value)],
   between: 1,
-  end: {
-    stream: value,
-    localKey: value,
-    status: 'dead',
-    code: value,
-    message: value,
-    gate: null,
-  },
+  end: { ...keyOf(value), status: 'dead', code: value, message: value, gate: null },
 });
 
-const failures = (value: string): FailureInChain[] => [
-  {
-    stream: value,
-    localKey: value,
+const failures = (value: string): FailureInChain[] => {
+  const times = { runId: 12, updatedAt: NOW, since: NOW };
+  const facts = {
     externalId: value,
-    status: 'deferred',
-    errorCode: value,
-    errorMessage: value,
     attempts: 2,
-    runId: 12,
-    updatedAt: NOW,
-    since: NOW,
-    waitsFor: { stream: value, localKey: value },
+    waitsFor: keyOf(value),
     isInInbox: false,
     chain: chain(value),
-  },
-];
+  };
+  return [{ ...keyOf(value), ...errorOf(value), ...times, ...facts, status: 'deferred' }];
+};
 
 const run = (value: string, changes: Partial<Run> = {}) =>
   ({
@@ -96,14 +86,12 @@ const run = (value: string, changes: Partial<Run> = {}) =>
     plan: { [value]: { create: 3 } },
     counts: { [value]: { synced: 1, unchanged: 0, deferred: 0, failed: 1, dead: 1 } },
     range: { from: value, to: value, where: value },
-    errorCode: value,
-    errorMessage: value,
+    ...errorOf(value),
     ...changes,
   }) as Run;
 
 const drift = (value: string, kind: DriftRow['kind'] = 'changed'): DriftRow => ({
-  stream: value,
-  localKey: value,
+  ...keyOf(value),
   externalId: value,
   kind,
   fields: { [value]: { here: [value], there: [value] } },
@@ -153,34 +141,34 @@ const object = (value: string) => ({
   active: true,
   fields: fields(value),
 });
+const PERIOD = { begin: NOW.getTime(), end: NOW.getTime() };
 
 const booked = (value: string) =>
   ({
     ...known(value),
     here: {
+      ...PERIOD,
       key: value,
       externalId: value,
-      begin: NOW.getTime(),
-      end: NOW.getTime(),
       isCancelled: false,
-      references: [{ stream: value, localKey: value }],
+      references: [keyOf(value)],
       fields: fields(value),
     },
     reservations: [
       {
+        ...PERIOD,
         id: '7',
         extId: value,
-        begin: NOW.getTime(),
-        end: NOW.getTime(),
         status: [value],
         objects: [{ typeId: value, objectId: value }],
         fields: fields(value),
       },
     ],
-    cancellations: [{ id: '8', reservationId: '7', begin: NOW.getTime(), end: NOW.getTime() }],
+    cancellations: [{ ...PERIOD, id: '8', reservationId: '7' }],
     requests: [{ asked: `reservations by ${value}`, results: 1 }],
   }) as unknown as BookingExplained;
 
+const BATCH = { runId: 12, kind: 'sync', batchId: 4, operation: 'update', state: 'failed' };
 const record = (value: string) =>
   ({
     stream: value,
@@ -195,8 +183,7 @@ const record = (value: string) =>
       refusedHash: null,
       attempts: 2,
       runId: 12,
-      errorCode: value,
-      errorMessage: value,
+      ...errorOf(value),
       waitsFor: JSON.stringify([value, value]),
       inDoubt: true,
       checkAfter: NOW,
@@ -205,17 +192,7 @@ const record = (value: string) =>
     drift: drift(value),
     former: [{ externalId: value, there: object(value), isUndecided: true }],
     chain: chain(value),
-    batches: [
-      {
-        runId: 12,
-        kind: 'sync',
-        batchId: 4,
-        operation: 'update',
-        state: 'failed',
-        errorCode: value,
-        at: NOW.toISOString(),
-      },
-    ],
+    batches: [{ ...BATCH, errorCode: value, at: NOW.toISOString() }],
     writes: [],
     waiting: [{ stream: value, records: 2, since: NOW, example: value }],
     waitingChanges: 0,
@@ -235,6 +212,7 @@ const recordSides = (value: string) =>
     isAccepted: false,
   }) as unknown as RecordExplained;
 
+const FREEZE = { id: 1, exceptStreams: [], beginsAt: NOW, endsAt: NOW, isDeclared: false, isInForce: true };
 const situation = (value: string): Situation => ({
   ...QUIET,
   configured: ['rooms'],
@@ -243,19 +221,7 @@ const situation = (value: string): Situation => ({
   processes: [{ ...PROCESS, host: value, stoppedSince: NOW, errorCode: value, errorMessage: value }],
   runs: { underWay: [{ run: run(value), ...UNDER_WAY }], latest: [run(value)] },
   gates: gates(value),
-  freezes: [
-    {
-      id: 1,
-      streams: [value],
-      exceptStreams: [],
-      beginsAt: NOW,
-      endsAt: NOW,
-      reason: value,
-      frozenBy: value,
-      isDeclared: false,
-      isInForce: true,
-    },
-  ],
+  freezes: [{ ...FREEZE, streams: [value], reason: value, frozenBy: value }],
   inbox: {
     ...QUIET.inbox,
     streams: [{ ...WAITING, stream: value }],
@@ -267,9 +233,7 @@ const situation = (value: string): Situation => ({
   causes: causes(value),
 });
 
-const UNDER_WAY = {
-  progress: { done: 1, total: 3, batchesLeft: 1 },
-};
+const UNDER_WAY = { progress: { done: 1, total: 3, batchesLeft: 1 } };
 
 const report = (value: string) =>
   ({
@@ -311,6 +275,8 @@ const historyOf = (stream: string): History => {
   };
 };
 
+const RECONCILED = { problems: 0, events: 1, shifts: [], requests: 2 };
+const VERIFIED = { drifting: 1, extra: 1, storedOtherwise: 1, kept: 0, notComparedAgain: 1, requests: 2 };
 const TALLY = { compared: 2, waiting: 1, inDoubt: 0, changed: 1, extra: 1 };
 
 /** By the name of the function that makes it. */
@@ -345,15 +311,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
         narrows: `--code ${value}`,
         total: 1,
         all: 2,
-        known: {
-          hasRecords: true,
-          isPlanned: true,
-          underWay: [],
-          held: 1,
-          drifting: 0,
-          due: [{ stream: value, since: NOW, reason: 'frozen' }],
-          restored: null,
-        },
+        known: { ...QUIET.known, held: 1, due: [{ stream: value, since: NOW, reason: 'frozen' }] },
         causes: causes(value),
         formerObjects: 1,
         renamed: [{ stream: value, from: value, to: value }],
@@ -367,14 +325,11 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
       {
         runId: 12,
         read: 'window',
-        from: NOW.getTime(),
-        to: NOW.getTime(),
+        from: PERIOD.begin,
+        to: PERIOD.end,
         verdicts: { differs: 2 },
         discrepancies: bookings(value),
-        problems: 0,
-        events: 1,
-        shifts: [],
-        requests: 2,
+        ...RECONCILED,
       },
       { timeZone: 'UTC', seconds: 3, command: 'slotsync reconcile', zone: 'UTC' },
     ),
@@ -397,12 +352,7 @@ export const DOCUMENTS: Readonly<Record<string, (value: string) => Document>> = 
       {
         runId: 12,
         streams: [{ stream: value, type: value, ...TALLY }],
-        drifting: 1,
-        extra: 1,
-        storedOtherwise: 1,
-        kept: 0,
-        notComparedAgain: 1,
-        requests: 2,
+        ...VERIFIED,
       },
       drifting(value),
       { seconds: 3, names: [value], extras: true },

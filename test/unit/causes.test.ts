@@ -20,156 +20,115 @@ import { expectNextStep, type Turn } from '../support/next-step.js';
 
 const APPROVAL = { allowed: 40, digest: null, at: NOW, by: 'ada', runId: 13, expiresAt: NOW };
 const two = { records: 2, keys: ['R7', 'R8'] };
+const IS_HELD = "2 deactivations of rooms are held in run 12: 'R7', 'R8'";
 const HELD = { ...two, status: 'held' as const, code: 'retire', gate: GATE };
 
 describe('the cause of a record that is not in sync', () => {
-  it.each<
-    [what: string, changes: Partial<Cause>, headline: string, command: string, next: RegExp, needs?: boolean]
-  >([
+  const AGAIN = /^No action needed: the next sync sends them again\. To send now: slotsync sync rooms$/;
+  const MIXED =
+    /^No action needed: a worker sends the 1 of them that is in the inbox again, and the next sync the others\./;
+  const APPROVE = 'approve 12 --stream rooms --operation retire';
+  const WAITED = { waiting: 1, waitingByStream: { courses: 1 } };
+  const ALL_WAITED = { waiting: 3, waitingByStream: { courses: 2, staff: 1 } };
+  const failed: Partial<Cause> = { ...two, status: 'failed' };
+  it.each<[headline: string, changes: Partial<Cause>, command: string, next: RegExp, needs?: boolean]>([
     [
-      'given up',
+      `rooms 'R7': given up (refused_400)`,
       {},
-      "rooms 'R7': given up (refused_400)",
-      'slotsync retry rooms R7',
+      'retry rooms R7',
       /^Correct the row, and the next run sends it\./,
       true,
     ],
     [
-      'given up, of several records',
-      { ...two, waiting: 3, waitingByStream: { courses: 2, staff: 1 } },
       "2 records of rooms given up (refused_400): 'R7', 'R8' → 3 records wait for them (2 of courses, 1 of staff)",
-      'slotsync retry rooms --status dead --code refused_400',
+      { ...two, ...ALL_WAITED },
+      'retry rooms --status dead --code refused_400',
       /^Correct the row/,
       true,
     ],
     [
-      'failed',
-      { status: 'failed', code: 'service_failed', ...two },
       "2 records of rooms failed (service_failed): 'R7', 'R8'",
-      'slotsync sync rooms',
+      { ...failed, code: 'service_failed' },
+      'sync rooms',
       /^Nothing is lost\. Once it answers again: slotsync sync$/,
     ],
+    ["2 records of rooms failed (refused_400): 'R7', 'R8'", failed, 'sync rooms', AGAIN],
+    ["2 records of rooms failed (refused_400): 'R7', 'R8'", { ...failed, inInbox: 1 }, 'sync rooms', MIXED],
     [
-      'refused and retried',
-      { status: 'failed', ...two },
-      "2 records of rooms failed (refused_400): 'R7', 'R8'",
-      'slotsync sync rooms',
-      /^No action needed: the next sync sends them again\. To send now: slotsync sync rooms$/,
-    ],
-    [
-      'partly in the inbox',
-      { status: 'failed', ...two, inInbox: 1 },
-      "2 records of rooms failed (refused_400): 'R7', 'R8'",
-      'slotsync sync rooms',
-      /^No action needed: a worker sends the 1 of them that is in the inbox again, and the next sync the others\./,
-    ],
-    [
-      'in the inbox',
-      { status: 'failed', ...two, inInbox: 2 },
       "2 records of rooms are in the inbox to be sent again (refused_400): 'R7', 'R8'",
-      'slotsync sync rooms',
+      { ...failed, inInbox: 2 },
+      'sync rooms',
       /^No action needed: they are in the inbox, and a worker sends them again\./,
     ],
+    ["rooms 'R7': given up (refused_400)", { inInbox: 1 }, 'retry rooms R7', /^Correct the row/, true],
     [
-      'given up and in the inbox',
-      { inInbox: 1 },
-      "rooms 'R7': given up (refused_400)",
-      'slotsync retry rooms R7',
-      /^Correct the row/,
-      true,
-    ],
-    [
-      'a shared external id',
-      { status: 'failed', code: 'external_id_shared' },
       "rooms 'R7': failed (external_id_shared)",
-      'slotsync sync rooms',
+      { status: 'failed', code: 'external_id_shared' },
+      'sync rooms',
       /Correct|correct/,
       true,
     ],
     [
-      'absent',
-      { status: 'absent', code: null, waiting: 1, waitingByStream: { courses: 1 } },
       "rooms 'R7' has no record → 1 record of courses waits for it",
-      'slotsync explain rooms R7',
+      { status: 'absent', code: null, ...WAITED },
+      'explain rooms R7',
       /^Add the row/,
       true,
     ],
     [
-      'a cycle',
-      { status: 'cycle', code: null, ...two },
       "2 records of rooms are part of a circular reference: 'R7', 'R8'",
-      'slotsync explain rooms R7',
+      { status: 'cycle', code: null, ...two },
+      'explain rooms R7',
       /^Correct one row, so that it no longer refers to the others/,
       true,
     ],
     [
-      'accepted meanwhile',
-      { status: 'synced', code: null, waiting: 1, waitingByStream: { courses: 1 } },
       "rooms 'R7' was accepted meanwhile → 1 record of courses waits for it",
-      'slotsync sync courses',
+      { status: 'synced', code: null, ...WAITED },
+      'sync courses',
       /^No action needed: the next sync sends the waiting records\./,
     ],
+    ["rooms 'R7': deactivated", { status: 'retired', code: null }, 'explain rooms R7', /^Restore the row/],
     [
-      'deactivated',
-      { status: 'retired', code: null },
-      "rooms 'R7': deactivated",
-      'slotsync explain rooms R7',
-      /^Restore the row/,
-    ],
-    [
-      'pending',
-      { status: 'pending', code: null },
       "rooms 'R7': pending",
-      'slotsync status',
+      { status: 'pending', code: null },
+      'status',
       /^No action needed while a process works on the run/,
     ],
+    [IS_HELD, HELD, APPROVE, /^If this is intended: slotsync approve 12 --stream rooms --operation retire$/],
     [
-      'held',
-      HELD,
-      "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
-      'slotsync approve 12 --stream rooms --operation retire',
-      /^If this is intended: slotsync approve 12 --stream rooms --operation retire$/,
-    ],
-    [
-      'held and approved',
+      IS_HELD,
       { ...HELD, gate: { ...GATE, approval: APPROVAL } },
-      "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
-      'slotsync status',
+      'status',
       /^No action needed: it is approved, and the next whole sync sends it$/,
     ],
     [
-      'held and rejected',
+      IS_HELD,
       { ...HELD, gate: { ...GATE, rejectedAt: NOW } },
-      "2 deactivations of rooms are held in run 12: 'R7', 'R8'",
-      'slotsync approve 12 --stream rooms --operation retire',
+      APPROVE,
       /^No action needed: an operator rejected it, until its records change\./,
     ],
     [
-      'not configured',
-      { isConfigured: false },
       "rooms 'R7': given up (refused_400)",
-      'slotsync forget rooms R7',
+      { isConfigured: false },
+      'forget rooms R7',
       /^rooms is not in the configuration/,
       true,
     ],
     [
-      'a key that a shell would take apart',
+      "rooms 'a b|'c': given up (refused_400)", // a shell would take the key apart
       { keys: ["a b|'c"] },
-      "rooms 'a b|'c': given up (refused_400)",
-      String.raw`slotsync retry rooms 'a b|'\''c'`,
+      String.raw`retry rooms 'a b|'\''c'`,
       /^Correct the row/,
       true,
     ],
-  ])(
-    'is described with its next step and command: %s',
-    (_, changes, headline, command, next, needs = false) => {
-      const cause = { ...CAUSE, ...changes };
-      expect(headlineOf(cause)).toBe(headline);
-      expect(nextOfCause(cause)).toMatch(next);
-      expect(commandOfCause(cause)).toBe(command);
-      expect(needsOperator(cause)).toBe(needs);
-    },
-  );
+  ])('is described with its next step and command: %s', (headline, changes, command, next, needs = false) => {
+    const cause = { ...CAUSE, ...changes };
+    expect(headlineOf(cause)).toBe(headline);
+    expect(nextOfCause(cause)).toMatch(next);
+    expect(commandOfCause(cause)).toBe(`slotsync ${command}`);
+    expect(needsOperator(cause)).toBe(needs);
+  });
 
   it.each<[Partial<Cause>, string | undefined]>([
     [{}, 'the name is too long'],
