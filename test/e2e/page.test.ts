@@ -70,6 +70,10 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.goto('/sign-in');
     expect(await faults(page)).toEqual([]);
     await signIn();
+    await page.goto('/drift');
+    // Unlike the cards of the first page, this section shows its heading.
+    const heading = await page.getByRole('heading', { name: 'By stream' }).boundingBox();
+    expect(heading?.height).toBeGreaterThan(10);
     const search = `/records?key=${encodeURIComponent(SCRIPT)}`;
     const named = ['/', '/failures', '/drift', '/report', RECORD, search];
     const others = [
