@@ -87,7 +87,7 @@ function cardToHtml({ stream, href, inSync, total, synced, badges, nights }: Car
     inSync === total ? formatNumber(total) : `${formatNumber(inSync)} of ${formatNumber(total)}`;
   return html`<li class="card"><h3>${surface.action ? html`<a href="${href}">${stream}</a>` : stream}</h3><p class="badges">${badges.map((badge) => html`${statusToHtml(badge.status, badge.text)} `)}</p>
 <progress max="${Math.max(1, total)}" value="${inSync}" aria-label="In sync"></progress>
-<p class="numbers"><span><b>${numbers}</b> in sync</span> <span class="soft">${synced ? html`synced ${partToHtml(synced, surface)}` : 'no whole sync yet'}</span></p>
+<p class="numbers"><span><b>${numbers}</b> in sync</span> <span class="soft">${synced ? html`synced ${partToHtml(synced, surface)}` : 'no whole sync'}</span></p>
 ${nights.length > 0 && html`<ol class="nights" aria-label="The last ${nights.length} nights">${nights.map(({ status, label, href: run }) => html`<li>${run !== undefined && surface.action ? html`<a class="${toneOf(status)}" href="${run}" title="${label}" aria-label="${label}">${markOf(status)}</a>` : html`<span title="${label}">${markOf(status)}</span>`}</li>`)}</ol>`}
 </li>
 `;
@@ -137,8 +137,9 @@ function lineToHtml(point: Point, surface: Surface): Html {
   const { status, text, line = text } = point;
   const { timeZone } = surface;
   const { buttons, typed } = commandsOf(point, surface);
+  const since = sinceOfLine(point, timeZone).replace(/^, /, '');
   const isWhole = line === text && (typeof text === 'string' || !text.parts.some(isLink));
-  return html`<li><details><summary>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(line, { timeZone })}</b><span class="soft">${sinceOfLine(point, timeZone)}</span></summary>
+  return html`<li><details><summary>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(line, { timeZone })}</b>${since !== '' && html`<span class="soft">, <span class="whole">${since}</span></span>`}</summary>
 ${!isWhole && html`<p>${textToHtml(text, surface)}</p>`}${detailsToHtml(point, surface)}${actionsToHtml(typed)}</details>${actionsToHtml(buttons)}</li>
 `;
 }

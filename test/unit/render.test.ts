@@ -106,6 +106,14 @@ test('a document as HTML shows backticks in advice as code, and keeps backticks 
   expect(content).toContain('<p>Correct <code>key &lt; 2</code>, then: slotsync check</p>');
 });
 
+test('the time of a line on the page is not broken at its spaces', () => {
+  const since = { near: new Date('2026-02-27T01:00:00Z'), now: new Date('2026-03-02T06:00:00Z') };
+  const section = { title: 'x', isOneLine: true, points: [{ text: 'rooms', since }] };
+  expect(String(contentToHtml(section, { timeZone: ZONE }))).toContain(
+    '<span class="soft">, <span class="whole">since 27 Feb</span></span>',
+  );
+});
+
 test('a document leaves out a table without rows', () => {
   const runs = { id: 'runs', title: 'Runs', paragraphs: ['None.'], table: { headings: ['kind'], rows: [] } };
   const empty: Document = { title: 'Report', sections: [runs] };
