@@ -131,7 +131,8 @@ function colourStatuses(line: string): string {
     .replace(STATUS, (status) => coloured(status, COLOUR_OF.get(status) ?? 'dim'))
     .replace(NIGHTS, nights)
     .replace(/^All well(?=:)/, (well) => coloured(well, 'green'))
-    .replace(/^\d+ things? needs? you(?=:)/, (turn) => coloured(turn, 'yellow'));
+    .replace(/^\d+ things? needs? you(?=:)/, (turn) => coloured(turn, 'yellow'))
+    .replace(/^\d+ things? needs? you now(?=:)/, (turn) => coloured(turn, 'red'));
 }
 
 function write(output: Output, text: string): void {

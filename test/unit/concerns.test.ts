@@ -364,7 +364,7 @@ describe('concerns', () => {
     const changes = Object.values(TABLE).map((row) => row.changes);
     const line = describeWhoseTurn(changes.flatMap((each) => concerns(situationOf(each))));
     expect(line?.length).toBeLessThanOrEqual(80);
-    expect(line).toMatch(/^\d+ things need you: state restored, .*, \d+ more$/);
+    expect(line).toMatch(/^\d+ things need you now: state restored, .*, \d+ more$/);
   });
 
   it('are shortened in status to the first causes and the number of the rest', () => {

@@ -60,7 +60,7 @@ describe('the headline of the situation', () => {
     ['succeeded', { succeededAt: null }, 'All well: 1 100 records in sync, no sync of all streams yet'],
     ['neutral', answer, `No action needed: ${IN_SYNC}`],
     ['held', { ...DEAD, gates: [GATE] }, '2 things need you: 1 hold, 1 record to correct'],
-    ['failed', { whyReadOnly: 'standby' }, '1 thing needs you: state is read-only'],
+    ['failed', { whyReadOnly: 'standby' }, '1 thing needs you now: state is read-only'],
     [
       'running',
       { runs: { latest: [], underWay: [UNDER_WAY] }, secondsLeft: new Map([[12, 600]]) },
@@ -168,13 +168,14 @@ describe('status at a glance', () => {
 
   it('colours the state and each night on a terminal', () => {
     const stream = { isTTY: true, columns: 80, rows: 24, getColorDepth: () => 4, write: () => undefined };
-    const [well, , , , rooms = ''] = layOut(stream, [
+    const [well, calm, critical, rooms = ''] = layOut(stream, [
       'All well: 1 record',
-      '',
-      '',
-      '',
+      '2 things need you: 2 holds',
+      '1 thing needs you now: state is read-only',
       'rooms  ···········h✗✓  1',
     ]).split('\n');
+    expect(calm).toBe('\u001b[33m2 things need you\u001b[39m: 2 holds');
+    expect(critical).toBe('\u001b[31m1 thing needs you now\u001b[39m: state is read-only');
     expect(well).toBe('\u001b[32mAll well\u001b[39m: 1 record');
     expect(rooms).toContain('\u001b[33mh\u001b[39m\u001b[31m✗\u001b[39m\u001b[32m✓\u001b[39m');
   });

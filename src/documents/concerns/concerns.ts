@@ -58,10 +58,11 @@ export function concernToNotice(concern: Concern, now: Date): Pick<Point, 'text'
 
 const WIDTH = 80;
 
-/** Describes in one line what needs an operator. Undefined if nothing does. */
+/** Describes in one line what needs an operator, "now" if some of it is critical. Undefined if nothing needs one. */
 export function describeWhoseTurn(all: readonly Concern[]): string | undefined {
   const mine = all.filter(needsPerson);
   if (mine.length === 0) return undefined;
+  const you = mine.some(({ severity }) => severity === 'critical') ? 'you now' : 'you';
   const kinds = [...new Set(mine.map(({ kind }) => kind))];
   const parts = kinds.map((kind) => {
     const ofKind = mine.filter((concern) => concern.kind === kind);
@@ -69,7 +70,7 @@ export function describeWhoseTurn(all: readonly Concern[]): string | undefined {
   });
   const whole = (shown: number) => {
     const more = parts.length - shown;
-    return `${plural(mine.length, 'thing needs', 'things need')} you: ${parts.slice(0, shown).join(', ')}${more > 0 ? `, ${more} more` : ''}`;
+    return `${plural(mine.length, 'thing needs', 'things need')} ${you}: ${parts.slice(0, shown).join(', ')}${more > 0 ? `, ${more} more` : ''}`;
   };
   const shown = parts.findLastIndex((_, index) => whole(index + 1).length <= WIDTH) + 1;
   return whole(Math.max(1, shown));
