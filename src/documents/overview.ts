@@ -54,9 +54,9 @@ export function describeState(
     };
   if (!known.hasRecords) {
     const next = nightly
-      ? text`the first nightly sync is due ${{ minute: nightly.nextDue }}`
-      : text`to begin: ${{ command: 'slotsync sync' }}`;
-    return { status: 'neutral', text: text`Nothing is synced yet: ${next}` };
+      ? text`: the first nightly sync is due ${{ minute: nightly.nextDue }}`
+      : text`. To begin: ${{ command: 'slotsync sync' }}`;
+    return { status: 'neutral', text: text`Nothing is synced yet${next}` };
   }
   const cards = cardsOf(facts);
   const [inSync, total] = [sum(cards.map((card) => card.inSync)), sum(cards.map((card) => card.total))];

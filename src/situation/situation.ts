@@ -51,8 +51,8 @@ interface GroundsDeps {
   /** Names of the configured streams, if the configuration is loaded. */
   streams?: readonly string[] | undefined;
   /**
-   * Loads the configured streams. Called only if the state holds something to compare with them: inbox changes, records
-   * not in sync, holds, due streams, problems of streams, or loads of the mirror.
+   * Loads the configured streams. Called only if the state holds no record yet, or something to compare with the
+   * streams: inbox changes, records not in sync, holds, due streams, problems of streams, or loads of the mirror.
    */
   loadStreams?: (() => Promise<readonly Pick<Stream, 'name' | 'freshness'>[]>) | undefined;
   now?: Date | undefined;
@@ -96,7 +96,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
   const isUnsent = gates.length > 0 || streamStates.some(({ dueSince, problem }) => dueSince ?? problem);
-  const isNeeded = unsettled > 0 || isUnsent || (await hasChanges(tx));
+  const isNeeded = recordedStreams.length === 0 || unsettled > 0 || isUnsent || (await hasChanges(tx));
   const hasLoads = moment.loads.length > 0;
   const loaded = hasLoads || isNeeded ? await loadStreams?.().catch(() => undefined) : undefined;
   const configured = streams ?? (isNeeded ? loaded?.map(({ name }) => name) : undefined);

@@ -258,8 +258,10 @@ describe('the command page', () => {
       describe: () => `the address: ${served.output()}`,
     });
     const shown = await (await fetch(address)).text();
-    expect(shown).toContain('Nothing is synced yet: to begin: <code>slotsync sync</code>');
+    expect(shown).toContain('Nothing is synced yet. To begin: <code>slotsync sync</code>');
     expect(shown).toContain('No process is running.');
+    // Also a terminal lists the streams before the first sync.
+    expect(await world.read('status')).toMatch(/^rooms .* 0 of 0 /m);
     expect((await fetch(`${address}healthz`)).status).toBe(404);
     served.child.kill('SIGINT');
     expect((await served.finished).code).toBe(0);

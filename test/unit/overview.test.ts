@@ -67,7 +67,7 @@ describe('the headline of the situation', () => {
       'Run 12 (sync) under way, 44 %, done about 06:10',
     ],
     ['paused', { freezes: [FREEZE] }, 'Frozen until 2026-03-07 12:00 UTC: nothing is written'],
-    ['neutral', empty, 'Nothing is synced yet: to begin: slotsync sync'],
+    ['neutral', empty, 'Nothing is synced yet. To begin: slotsync sync'],
     [
       'neutral',
       { ...empty, nightly: SCHEDULE },
