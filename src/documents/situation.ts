@@ -134,7 +134,7 @@ function describeSchedule({ name, streams, nextDue, lastDue, waitsUntil }: Sched
   return present<Text>(
     waitsUntil &&
       text`The due ${what} waits for a newer load of the mirror, at the latest until ${{ minute: waitsUntil }}.`,
-    text`Next ${what}: ${{ minute: nextDue }}; ${lastDue ? text`the previous was due ${{ minute: lastDue }}` : 'none was due yet'}.`,
+    text`Next ${what}: ${{ minute: nextDue }}; ${lastDue ? text`previous: ${{ minute: lastDue }}` : 'none was due yet'}.`,
   );
 }
 

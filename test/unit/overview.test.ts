@@ -153,6 +153,12 @@ describe('status at a glance', () => {
     expect(text).toMatch(/^ {3}… and \d+ more streams$/m);
   });
 
+  it('shows each schedule and the lack of a worker in one line of 80 columns', () => {
+    const lines = glanceToText(situationOf({ nightly: SCHEDULE, processes: [] }), 'UTC').split('\n');
+    expect(lines).toContain(' 1 No worker is running to start the nightly sync, since 20 Dec');
+    expect(lines).toContain('Next nightly sync: 2026-03-03 01:00 UTC; previous: 2026-03-02 01:00 UTC.');
+  });
+
   it('shows a part by its number, its kind or its name', () => {
     const facts = situationOf({ ...DEAD, gates: [GATE] });
     const textOf = (name: string) => answerToText({ sections: findPart(facts, name) }, { timeZone: 'UTC' });

@@ -126,10 +126,10 @@ export const PROCESSES = {
       };
     },
     short: () => 'no worker',
-    say: ({ nextDue, streams }) => ({
-      status: 'stopped',
-      text: text`No worker is running to start the ${streams === null ? 'nightly sync' : `sync of ${nameSome(streams)}`}, due next ${{ minute: nextDue }}`,
-    }),
+    say: ({ nextDue, streams }) => {
+      const line = `No worker is running to start the ${streams === null ? 'nightly sync' : `sync of ${nameSome(streams)}`}`;
+      return { status: 'stopped', line, text: text`${line}, due next ${{ minute: nextDue }}` };
+    },
   }),
 
   /**
