@@ -102,13 +102,15 @@ function pointsOf(all: readonly Concern[], isMeant: (concern: Concern) => boolea
   const kinds = [...new Set(some.map(({ concern }) => concern.kind))];
   return kinds.flatMap((kind) => {
     const ofKind = some.filter(({ concern }) => concern.kind === kind);
-    const more = ofKind.length - MOST_OF_A_KIND;
+    // A line that counts one more concern would need as much room as the concern.
+    const most = ofKind.length === MOST_OF_A_KIND + 1 ? ofKind.length : MOST_OF_A_KIND;
+    const more = ofKind.length - most;
     const shown = ofKind
-      .slice(0, 2 * MOST_OF_A_KIND)
+      .slice(0, most + MOST_OF_A_KIND)
       .map(({ concern, number }) => ({ ...concernToPoint(concern, now), number }));
-    const points = shown.slice(0, MOST_OF_A_KIND);
+    const points = shown.slice(0, most);
     if (more <= 0) return points;
-    const details = shown.slice(MOST_OF_A_KIND).map((point) => point.text);
+    const details = shown.slice(most).map((point) => point.text);
     const command = kindOf({ kind }).listedBy ?? 'slotsync status --json';
     return [...points, { text: `… and ${formatNumber(more)} more`, details, commands: [command] }];
   });

@@ -368,11 +368,19 @@ describe('concerns', () => {
   });
 
   it('are shortened in status to the first causes and the number of the rest', () => {
-    const causes = ['R1', 'R2', 'R3', 'R4'].map((key) => ({ ...CAUSE, code: `refused_${key}`, keys: [key] }));
+    const causes = ['R1', 'R2', 'R3', 'R4', 'R5'].map((key) => ({
+      ...CAUSE,
+      code: `refused_${key}`,
+      keys: [key],
+    }));
     const lines = statusToText(situationOf({ causes, unsettled: 5 }), 'UTC').split('\n');
     expect(lines).toContain('5 records are not in sync: slotsync failures');
-    expect(lines.filter((line) => line.startsWith('- ')).at(-1)).toBe('- … and 1 more');
-    expect(lines[0]).toBe('4 things need you: 4 records to correct');
+    expect(lines.filter((line) => line.startsWith('- ')).at(-1)).toBe('- … and 2 more');
+    expect(lines[0]).toBe('5 things need you: 5 records to correct');
+    // Instead of a line that counts only one more, the fourth is shown.
+    expect(statusToText(situationOf({ causes: causes.slice(1), unsettled: 4 }), 'UTC')).toMatch(
+      /^- .*refused_R5/m,
+    );
   });
 
   it('leave out a record that is queued or will be sent again', () => {
