@@ -142,7 +142,7 @@ async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFa
 export function statusToText(facts: SituationFacts, timeZone: string): string {
   const { sections, ...document } = situationDocument(facts);
   const whole = sections.map((section) => ({ ...section, isOneLine: false }));
-  const shown = whole.filter(({ id }) => id !== 'processes' && id !== 'graphs');
+  const shown = whole.filter(({ id }) => id !== 'graphs');
   return answerToText({ ...document, sections: shown }, { timeZone, columns: columnsOf(process.stdout) });
 }
 

@@ -276,6 +276,7 @@ function processes({ processes: all }: SituationFacts): Section {
   return section('processes', 'Processes at work', {
     paragraphs: [
       all.length === 0 && text`No process is running. Start a worker: ${{ command: 'slotsync worker' }}`,
+      text`To see which alerts were sent: ${{ command: 'slotsync alerts' }}`,
     ],
     table: {
       headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],

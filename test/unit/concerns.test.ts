@@ -383,6 +383,12 @@ describe('concerns', () => {
     );
   });
 
+  it('stand in status beside the processes that are at work', () => {
+    const said = statusToText(situationOf({ processes: [PROCESS] }), 'UTC');
+    expect(said).toMatch(/^worker +north +1 +working /m);
+    expect(said).toContain('To see which alerts were sent: slotsync alerts');
+  });
+
   it('leave out a record that is queued or will be sent again', () => {
     const causes = [
       { ...CAUSE, status: 'pending' as const, code: null, records: 3 },
