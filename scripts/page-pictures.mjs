@@ -153,12 +153,15 @@ async function wellPicture(browser, url, startWith) {
     () => sql.end({ timeout: 1 }),
   );
   await loadUniversity(sql, { seed: 1 });
+  await sql`CREATE TABLE campus.loads AS SELECT now() AS finished_at`;
   // Rows that the sample has for its failures.
   await sql`DELETE FROM campus.staff WHERE id >= 9000`;
   await sql`DELETE FROM campus.courses WHERE course_code = 'MAT888' OR home_room = 'Ö404'`;
   const own = { MIRROR_DATABASE_URL: url, API_BASE_URL: sandbox.url };
-  for (const command of ['migrate', 'sync']) await once(startWith(own, command), 'exit');
+  await once(startWith(own, 'migrate'), 'exit');
   await addNights(sql);
+  await once(startWith(own, 'sync'), 'exit');
+  await moveToNight(sql);
   const page = startWith(own, 'page', '--port', String(PORT));
   await until(async () => (await fetch(PAGE)).ok, { describe: 'the page' });
   await picture(browser, { folder: IMAGES, name: 'page-well', width: 1280, height: 720, at: '/' });
@@ -166,17 +169,39 @@ async function wellPicture(browser, url, startWith) {
   await once(page, 'exit');
 }
 
+/** Makes the latest run the sync of last night, from 02:00 to 02:11, with the requests of a usual night. */
+async function moveToNight(sql) {
+  const [{ at }] = await sql`SELECT ${lastNight(sql)} AS at`;
+  await sql`
+    UPDATE slotsync.runs SET requested_at = ${at}, finished_at = ${at}::timestamptz + interval '11 minutes',
+      counts = (SELECT jsonb_object_agg(s, '{"synced": 90, "unchanged": 0, "deferred": 0, "failed": 0, "dead": 0}'::jsonb) FROM unnest(streams) AS s),
+      accepted = (SELECT jsonb_object_agg(s, '{"create": 0, "update": 90, "retire": 0}'::jsonb) FROM unnest(streams) AS s)
+    WHERE id = (SELECT max(id) FROM slotsync.runs)`;
+  await sql`UPDATE slotsync.streams SET synced_at = ${at}::timestamptz + interval '11 minutes'`;
+  await sql`UPDATE slotsync.destination SET bound_at = bound_at - interval '45 days'`;
+  await sql`DELETE FROM slotsync.request_seconds`;
+  await sql`
+    INSERT INTO slotsync.request_seconds (second, requests, throttled)
+    SELECT ${at}::timestamptz + make_interval(secs => s), 17 + (3 * sin(s / 40.0))::int, 0 FROM generate_series(5, 640) AS s`;
+}
+
+function lastNight(sql) {
+  return sql`(date_trunc('day', now() AT TIME ZONE 'Europe/Stockholm') + interval '2 hours') AT TIME ZONE 'Europe/Stockholm'`;
+}
+
 /** Whole syncs of thirty nights, as a schedule would have started them, and the requests of the last one. */
 async function addNights(sql) {
   await sql`
     INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, counts, accepted, requested_at, finished_at)
     SELECT 'sync', 'sync', 'schedule', array_agg(s), CASE WHEN d = 9 THEN 'failed' ELSE 'succeeded' END,
-      jsonb_object_agg(s, '{}'::jsonb), '{}',
-      jsonb_object_agg(s, jsonb_build_object('create', 0, 'update', 60 + ((d * 37 + length(s) * 11) % 50), 'retire', 0)),
+      jsonb_object_agg(s, '{}'::jsonb),
+      jsonb_object_agg(s, jsonb_build_object('synced', n, 'unchanged', 0, 'deferred', 0, 'failed', 0, 'dead', 0)),
+      jsonb_object_agg(s, jsonb_build_object('create', 0, 'update', n, 'retire', 0)),
       at, at + interval '11 minutes'
     FROM generate_series(1, 29) AS d, unnest(ARRAY['buildings', 'rooms', 'staff', 'courses', 'student_groups']) AS s,
-      LATERAL (SELECT date_trunc('day', now()) + interval '2 hours' - make_interval(days => d) AS at) AS night
-    GROUP BY d, at`;
+      LATERAL (SELECT ${lastNight(sql)} - make_interval(days => d) AS at) AS night,
+      LATERAL (SELECT CASE WHEN d = 9 THEN 0 ELSE 60 + ((d * 37 + length(s) * 11) % 50) END AS n) AS sent
+    GROUP BY d, at ORDER BY at`;
 }
 
 function nameOf(what, at, width) {
