@@ -21,14 +21,16 @@ const CALL = { method: 'POST', path: '/v1/reservations/find' } as const;
 /** The objects of a reservation that does not name the one it was found by. */
 const HIDDEN = [undefined, null, [], [{ objectId: undefined }], [{ objectId: 'other' }, {}]];
 
+interface Paging {
+  pageSize: number;
+  maxPage?: number;
+  tellsTotal?: boolean;
+}
+
 /** Plays a service that answers in ascending id. The id of a booking is its index. */
 function playService(
   bookings: readonly Booking[],
-  {
-    pageSize,
-    maxPage = pageSize,
-    tellsTotal = true,
-  }: { pageSize: number; maxPage?: number; tellsTotal?: boolean },
+  { pageSize, maxPage = pageSize, tellsTotal = true }: Paging,
 ) {
   let requests = 0;
   const find = (extIds: readonly string[]) =>
@@ -36,24 +38,15 @@ function playService(
       async (some, { from, to }) => {
         requests++;
         const wanted = new Set(some);
-        const found = bookings.flatMap(({ object, begin, end, isNameless }, id) =>
-          wanted.has(object) && begin < to && end > from
-            ? [
-                {
-                  id: String(id),
-                  begin,
-                  end,
-                  objects: isNameless ? HIDDEN[id % HIDDEN.length] : [{ objectId: object }],
-                },
-              ]
-            : [],
-        );
+        const found = bookings.flatMap(({ object, begin, end, isNameless }, id) => {
+          const objects = isNameless ? HIDDEN[id % HIDDEN.length] : [{ objectId: object }];
+          return wanted.has(object) && begin < to && end > from
+            ? [{ id: String(id), begin, end, objects }]
+            : [];
+        });
         const totalPages = Math.ceil(found.length / maxPage);
-        return {
-          results: found.slice(0, maxPage),
-          totalPages,
-          totalResults: tellsTotal ? found.length : undefined,
-        };
+        const totalResults = tellsTotal ? found.length : undefined;
+        return { results: found.slice(0, maxPage), totalPages, totalResults };
       },
       extIds,
       { now: NOW, pageSize, call: CALL },
@@ -71,35 +64,27 @@ const spread = (object: string, count: number, from: number, to: number): Bookin
 
 describe('the number of requests for upcoming reservations', () => {
   const FREE = ['free_1', 'free_2'];
-  it.each([
+  it.each<{ what: string; count: number; lists: (object: string) => Booking[] }>([
     { what: 'none', count: 1, lists: () => [] },
-    {
-      what: '1000 each, over the year',
-      count: 4,
-      lists: (object: string) => spread(object, 1000, NOW, NOW + YEAR),
-    },
+    { what: '1000 each, over the year', count: 4, lists: (object) => spread(object, 1000, NOW, NOW + YEAR) },
     {
       what: '1000 each, in a term to come',
       count: 4,
-      lists: (object: string) => spread(object, 1000, NOW + YEAR / 4, NOW + YEAR / 2),
+      lists: (object) => spread(object, 1000, NOW + YEAR / 4, NOW + YEAR / 2),
     },
     {
       what: '1000 each, in times of their own',
       count: 48,
-      lists: (object: string) => {
+      lists: (object) => {
         const from = NOW + (Number(object.slice(1)) * YEAR) / 100;
         return spread(object, 1000, from, from + YEAR / 3);
       },
     },
-    {
-      what: '100 each, over the year',
-      count: 4,
-      lists: (object: string) => spread(object, 100, NOW, NOW + YEAR),
-    },
+    { what: '100 each, over the year', count: 4, lists: (object) => spread(object, 100, NOW, NOW + YEAR) },
     {
       what: '100 000 of one object',
       count: 2,
-      lists: (object: string) => (object === 'o0' ? spread(object, 100_000, NOW, NOW + YEAR) : []),
+      lists: (object) => (object === 'o0' ? spread(object, 100_000, NOW, NOW + YEAR) : []),
     },
   ])('is $count for 100 objects with these reservations: $what', async ({ count, lists }) => {
     const { find, requests } = playService(names(100).flatMap(lists), { pageSize: 1000 });

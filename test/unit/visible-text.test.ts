@@ -28,22 +28,17 @@ describe('a text for a terminal', () => {
   });
 });
 
-it('only print.ts writes to a standard stream, and cli.ts for an old Node', () => {
+it.each([
+  [
+    'only print.ts writes to a standard stream, and cli.ts for an old Node',
+    /\b(?:console\.|(?:stdout|stderr)\.write)/,
+    ['cli.ts', 'render/print.ts'],
+  ],
+  ['only terminal.ts contains an escape sequence', /\\x1b|\\u001b|\\e\[/i, ['process/terminal.ts']],
+])('%s', (_, pattern, expected) => {
   const root = fileURLToPath(new URL('../../src/', import.meta.url));
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>
     file.endsWith('.ts'),
   );
-  const writing = files.filter((file) =>
-    /\b(?:console\.|(?:stdout|stderr)\.write)/.test(readFileSync(root + file, 'utf8')),
-  );
-  expect(writing).toEqual(['cli.ts', 'render/print.ts']);
-});
-
-it('only terminal.ts contains an escape sequence', () => {
-  const root = fileURLToPath(new URL('../../src/', import.meta.url));
-  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>
-    file.endsWith('.ts'),
-  );
-  const holding = files.filter((file) => /\\x1b|\\u001b|\\e\[/i.test(readFileSync(root + file, 'utf8')));
-  expect(holding).toEqual(['process/terminal.ts']);
+  expect(files.filter((file) => pattern.test(readFileSync(root + file, 'utf8')))).toEqual(expected);
 });
