@@ -64,11 +64,7 @@ describe('the rule of a field', () => {
 
   it('chooses the value that docs/configuration.md shows', () => {
     const headings = ['', ...Object.keys(RULES)];
-    const cells = (text: string) =>
-      text
-        .split('|')
-        .slice(1, -1)
-        .map((cell) => cell.trim());
+    const cells = (text: string) => text.split(/ *\| */).slice(1, -1);
     const lines = readFileSync('docs/configuration.md', 'utf8').split('\n');
     const start = lines.findIndex((line) => line.includes("`'whenEmpty'` |"));
     expect(cells(lines[start] ?? '')).toEqual(headings);
@@ -138,11 +134,8 @@ describe('the field rules of a configuration', () => {
   });
 
   it('take `write` from the stream, except for fields with their own `write` and for `add`', () => {
-    const fields = {
-      a: 'name',
-      b: { from: 'name', write: 'always' },
-      c: { from: 'tags', add: true },
-    } as const;
+    const always = { from: 'name', write: 'always' } as const;
+    const fields = { a: 'name', b: always, c: { from: 'tags', add: true } } as const;
     expect(rulesOf({ write: 'changed', fields })).toEqual({
       a: { write: 'changed', add: false, ifNull: 'clear' },
       c: { write: 'always', add: true, ifNull: 'clear' },
@@ -153,11 +146,7 @@ describe('the field rules of a configuration', () => {
     ['an unknown rule', ruled({ write: 'often' }), "write: 'always', 'changed', 'onCreate', 'whenEmpty'"],
     ['an unknown key', ruled({ writes: 'changed' }), 'writes'],
     ['`add` with `write`', ruled({ add: true, write: 'changed' }), '`add` and `write` exclude each other'],
-    [
-      '`write` for an object that is not read',
-      { owns: 'object', write: 'changed' } as const,
-      "use owns: 'fields'",
-    ],
+    ['`write` for an object that is not read', { owns: 'object', write: 'changed' }, "use owns: 'fields'"],
   ])('refuse %s', (_, changes, message) => {
     expect(() => check(changes as Partial<StreamConfig>)).toThrowError(
       expect.objectContaining({ faults: [expect.stringContaining(message)] }),

@@ -22,11 +22,7 @@ describe('compareShapes', () => {
     [{ id: 1 }, { id: 2 }, []],
     [{ id: 1 }, { id: '1' }, ['id: was number, is text']],
     [[{ id: 1 }], [{ id: 1 }, { id: null }], ['[].id: was number, is also null']],
-    [
-      { results: [{ id: 1, code: 'x' }] },
-      { results: [{ id: 1, name: 'x' }] },
-      ['results[].code: is gone', 'results[].name: is new'],
-    ],
+    [{ x: [{ code: 'x' }] }, { x: [{ name: 'x' }] }, ['x[].code: is gone', 'x[].name: is new']],
     // An empty list tells nothing of its elements, and a key that not every object had may be absent.
     [{ results: [{ id: 1 }] }, { results: [] }, []],
     [[{ id: 1, extId: 'a' }, { id: 2 }], [{ id: 3 }], []],

@@ -27,37 +27,17 @@ describe('a printed text', () => {
     ]);
   });
 
-  it('keeps a number and its unit on one line', () => {
-    const text = '9 of 20 records would be retired, more than 10 %, since 2026-11-22 21:13 CET (9 min)';
-    expect(layOut(createScreen({ columns: 48 }), [text]).split('\n')).toEqual([
-      '9 of 20 records would be retired, more than',
-      '  10 %, since 2026-11-22 21:13 CET (9 min)',
-    ]);
-    expect(layOut(createScreen({ columns: 40 }), [text]).split('\n')).toEqual([
-      '9 of 20 records would be retired, more',
-      '  than 10 %, since 2026-11-22 21:13 CET',
-      '  (9 min)',
-    ]);
-  });
-
-  it('keeps the digits of a number on one line', () => {
-    const text = '12 300 of 1 200 300 records';
-    expect(layOut(createScreen({ columns: 16 }), [text]).split('\n')).toEqual([
-      '12 300 of',
-      '1 200 300',
-      'records',
-    ]);
-  });
-
-  it('keeps a command on one line where it fits', () => {
-    const text = `  → Correct the row in the mirror, then: slotsync retry rooms 'Sal 1, north, 2'`;
-    expect(layOut(createScreen({ columns: 50 }), [text]).split('\n')).toEqual([
-      '  → Correct the row in the mirror, then:',
-      `    slotsync retry rooms 'Sal 1, north, 2'`,
-    ]);
-    expect(
-      layOut(createScreen({ columns: 44 }), ['No record is here yet: slotsync plan, then slotsync sync']),
-    ).toBe('No record is here yet: slotsync plan, then\n  slotsync sync');
+  const LIMIT = '9 of 20 records would be retired, more than 10 %, since 2026-11-22 21:13 CET (9 min)';
+  const LONG = `  → Correct the row in the mirror, then: slotsync retry rooms 'Sal 1, north, 2'`;
+  const EMPTY = 'No record is here yet: slotsync plan, then slotsync sync';
+  it.each([
+    [48, LIMIT, '9 of 20 records would be retired, more than\n  10 %, since 2026-11-22 21:13 CET (9 min)'],
+    [40, LIMIT, '9 of 20 records would be retired, more\n  than 10 %, since 2026-11-22 21:13 CET\n  (9 min)'],
+    [16, '12 300 of 1 200 300 records', '12 300 of\n1 200 300\nrecords'],
+    [50, LONG, `  → Correct the row in the mirror, then:\n    slotsync retry rooms 'Sal 1, north, 2'`],
+    [44, EMPTY, 'No record is here yet: slotsync plan, then\n  slotsync sync'],
+  ])('keeps a number, its unit and a command on one line, in %i columns: %s', (columns, text, expected) => {
+    expect(layOut(createScreen({ columns }), [text])).toBe(expected);
   });
 
   it('keeps a command that is longer than the terminal in one piece, to be copied', () => {

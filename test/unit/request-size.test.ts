@@ -139,11 +139,8 @@ describe('the size of requests', () => {
       underWay.sort((a, b) => a.answeredAt - b.answeredAt);
       const { objects = 0, answeredAt = 0 } = underWay.shift() ?? {};
       at = Math.max(at, answeredAt);
-      size = learn(
-        size,
-        { outcome: 'accepted', objects, seconds: secondsFor(objects) },
-        { timeoutSeconds: TIMEOUT_SECONDS, now: at },
-      );
+      const request = { outcome: 'accepted', objects, seconds: secondsFor(objects) } as const;
+      size = learn(size, request, { timeoutSeconds: TIMEOUT_SECONDS, now: at });
     }
     expect(size.objects).toBeGreaterThanOrEqual(400);
     expect(size.objects).toBeLessThanOrEqual(650);
@@ -159,16 +156,11 @@ describe('the size of requests', () => {
     ['is slower in all above 500', { secondsFor: (objects) => (objects / 500) ** 2 }, 500],
   ])('reaches nine tenths of the best possible rate at a service that %s', (_, changes, best) => {
     const service = { ...quick, ...changes };
-    const {
-      most = Infinity,
-      fails = Infinity,
-      mostBytes: largest = Infinity,
-      bytesPerObject = 100,
-    } = service;
+    const { most = Infinity, fails = Infinity, mostBytes = Infinity, bytesPerObject = 100 } = service;
     let [done, cost] = [0, 0];
     for (const objects of send(service, 1000).sent) {
       if (done >= 100_000) break;
-      const isTaken = objects <= Math.min(most, fails) && objects * bytesPerObject <= largest;
+      const isTaken = objects <= Math.min(most, fails) && objects * bytesPerObject <= mostBytes;
       if (isTaken) done += objects;
       cost += 1 + service.secondsFor(objects);
     }

@@ -63,7 +63,7 @@ describe('a request that the service refuses as a whole', () => {
           expect(acceptedCalls.flat().toSorted()).toEqual(
             [...results.keys()].filter((id) => !culprits.has(id)).toSorted(),
           );
-          // One culprit of a hundred: fifteen requests.
+          // Fifteen requests find one culprit of a hundred.
           const mostCalls = 2 * culprits.size * Math.ceil(Math.log2(objects.length)) + 1;
           expect(calls.length).toBeLessThanOrEqual(mostCalls);
         },
