@@ -164,7 +164,7 @@ export const CARDS = html`@media (max-width: 39.99rem) {
 `;
 
 /** Length in characters above which a cell is styled as a sentence, not as a name or a status. */
-const LONG = 40;
+const LONG = 30;
 
 /** Renders a table. The first cell of a row is the heading of the row. */
 function tableToHtml(caption: string, table: Table, surface: Surface): Html {

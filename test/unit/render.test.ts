@@ -114,6 +114,12 @@ test('the time of a line on the page is not broken at its spaces', () => {
   );
 });
 
+test('a cell that says what a verdict means has a row of its own on a phone', () => {
+  const rows = [['differs', 'on both sides, with different content']];
+  const section = { title: 'x', table: { headings: ['verdict', 'meaning'], rows } };
+  expect(String(contentToHtml(section, { timeZone: ZONE }))).toContain('class="long">on both sides');
+});
+
 test('a document leaves out a table without rows', () => {
   const runs = { id: 'runs', title: 'Runs', paragraphs: ['None.'], table: { headings: ['kind'], rows: [] } };
   const empty: Document = { title: 'Report', sections: [runs] };
