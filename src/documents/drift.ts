@@ -94,7 +94,7 @@ function verifyLead(
       counted`${waiting} object{|s} {was|were} not compared: {it waits|they wait} for a sync, or the row was deleted.`,
     describeExceptions(sumOf('excepted')),
     inDoubt > 0 &&
-      counted`${inDoubt} row{|s} {has|have} not changed, but {becomes|become} another object than was accepted: the next sync checks {it|them}: slotsync sync`,
+      counted`${inDoubt} row{|s} {has|have} not changed, but {maps|map} to a different object than was accepted: the next sync checks {it|them}: slotsync sync`,
   );
 }
 

@@ -68,11 +68,11 @@ export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
   );
 }
 
-/** End of a sentence, such as `, of 2 causes`. */
+/** End of a sentence, such as ` (2 causes)`. */
 function describeCauses({ causes, narrows }: FailuresFacts, most: number): string {
   const unsettled = causes.filter(({ status }) => status !== 'held').length;
-  const left = most < causes.length ? ` (the first ${most} shown)` : '';
-  return `, of ${plural(unsettled, 'cause')}${left}${narrows === '' ? '' : '; each with all its records'}`;
+  const left = most < causes.length ? `, the first ${most} shown` : '';
+  return ` (${plural(unsettled, 'cause')}${left})${narrows === '' ? '' : '; each with all its records'}`;
 }
 
 function describeNumber({ stream, status, narrows, total, all, known }: FailuresFacts, ending: string): Text {

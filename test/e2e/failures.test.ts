@@ -73,7 +73,7 @@ it('the summary of a run, failures and status name the cause and what waits for 
   expect(text).toContain(HEADLINE);
   expect(text).toContain(`\n    ${REASON}\n    → Correct the row, and the next run sends it.`);
   expect(text).toMatch(/since \d{4}-\d\d-\d\d \d\d:\d\d UTC \(\d+ \w+\)\n/);
-  expect(text).toContain('7 records are not in sync, of 1 cause.');
+  expect(text).toContain('7 records are not in sync (1 cause).');
   const status = await world.read('status --full');
   expect(status).toContain('7 records are not in sync: slotsync failures');
   expect(status).toContain(`- ${HEADLINE}`);
@@ -113,10 +113,10 @@ it('failures filters records, and writes the same facts as JSON and as CSV for a
   const filtered = await world.read('failures rooms --status deferred');
   expect(filtered).toContain(HEADLINE);
   expect(filtered).toMatch(
-    /^2 of 2 records of rooms not in sync match --status deferred, of 1 cause; each with all its records\.\nTo list each record: slotsync failures rooms --status deferred --all\n\n/,
+    /^2 of 2 records of rooms not in sync match --status deferred \(1 cause\); each with all its records\.\nTo list each record: slotsync failures rooms --status deferred --all\n\n/,
   );
   expect(await world.read('failures --status dead')).toContain(
-    '1 of 7 records not in sync matches --status dead, of 1 cause;',
+    '1 of 7 records not in sync matches --status dead (1 cause);',
   );
   expect(await world.read('failures --status failed')).toBe(
     '7 records are not in sync, but none matches --status failed.\n',
