@@ -58,7 +58,7 @@ export function concernToNotice(concern: Concern, now: Date): Pick<Point, 'text'
 
 const WIDTH = 80;
 
-/** Describes in one line what needs an operator, "now" if some of it is critical. Undefined if nothing needs one. */
+/** Returns one line about all that needs an operator, which says "now" if something is critical. Undefined if nothing does. */
 export function describeWhoseTurn(all: readonly Concern[]): string | undefined {
   const mine = all.filter(needsPerson);
   if (mine.length === 0) return undefined;
